@@ -1,0 +1,29 @@
+"""The one instrumentation seam: the queue emits frozen events, and whoever wants to know subscribes."""
+
+from sa_jobqueue.observe.events import (
+    Event,
+    HeartbeatFailed,
+    LeaseWasLost,
+    Outage,
+    Recovered,
+    RunEnded,
+    RunStarted,
+    SweepDone,
+    WorkerStarted,
+    WorkerStopped,
+)
+from sa_jobqueue.observe.logs import log_event
+
+__all__ = [
+    "Event",
+    "HeartbeatFailed",
+    "LeaseWasLost",
+    "Outage",
+    "Recovered",
+    "RunEnded",
+    "RunStarted",
+    "SweepDone",
+    "WorkerStarted",
+    "WorkerStopped",
+    "log_event",
+]

@@ -1,0 +1,99 @@
+"""The events. None of them carries a job's arguments or headers, which may be secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sa_jobqueue.values import ClaimedJob, Swept
+
+__all__ = [
+    "Event",
+    "HeartbeatFailed",
+    "LeaseWasLost",
+    "Outage",
+    "Recovered",
+    "RunEnded",
+    "RunStarted",
+    "SweepDone",
+    "WorkerStarted",
+    "WorkerStopped",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Base of all events; ``worker`` is the name of the worker that emits it."""
+
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted(Event):
+    """The worker is about to poll ``queues``."""
+
+    queues: tuple[str, ...]
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopped(Event):
+    """The worker has let go of all jobs; ``abandoned`` handlers may still hang in this process."""
+
+    abandoned: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(Event):
+    """A handler begins."""
+
+    job: ClaimedJob
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(Event):
+    """A run ended and is recorded.
+
+    ``outcome`` is done, duplicate, retried, dead, snoozed or released; ``seconds`` is the handler's run time.
+    """
+
+    job: ClaimedJob
+    outcome: str
+    seconds: float
+    error: BaseException | None = None
+    retry_in: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseWasLost(Event):
+    """A run's token is stale: nothing of it was committed, and nothing is recorded of it."""
+
+    job: ClaimedJob
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SweepDone(Event):
+    """A sweep moved rows."""
+
+    queue: str
+    swept: Swept
+
+
+@dataclass(frozen=True, slots=True)
+class Outage(Event):
+    """The database does not answer; the worker waits and tries again. Emitted once for each outage."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered(Event):
+    """The database answers again."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFailed(Event):
+    """Leases could not be extended; the keeper tries again. Emitted once for each series of failures."""
+
+    error: BaseException

@@ -1,0 +1,115 @@
+"""Events as log records: ids, names, numbers and the type of an error, but no argument and no error text."""
+
+from __future__ import annotations
+
+import logging
+from functools import singledispatch
+
+from sa_jobqueue.observe.events import (
+    Event,
+    HeartbeatFailed,
+    LeaseWasLost,
+    Outage,
+    Recovered,
+    RunEnded,
+    RunStarted,
+    SweepDone,
+    WorkerStarted,
+    WorkerStopped,
+)
+from sa_jobqueue.states import Outcome
+from sa_jobqueue.values import ClaimedJob
+
+__all__ = ["log_event"]
+
+logger = logging.getLogger("sa_jobqueue")
+
+_QUIET = {Outcome.DONE, Outcome.DUPLICATE, Outcome.SNOOZED, Outcome.RELEASED}
+
+
+@singledispatch
+def log_event(event: Event) -> None:
+    """Write one event to the logger ``sa_jobqueue``; the worker's default subscriber."""
+    logger.debug("%s: %s", event.worker, type(event).__name__)
+
+
+@log_event.register
+def _(event: WorkerStarted) -> None:
+    logger.info("%s: serving %s, %d at a time", event.worker, ", ".join(event.queues), event.concurrency)
+
+
+@log_event.register
+def _(event: WorkerStopped) -> None:
+    if event.abandoned:
+        logger.warning("%s: stopped; %d handlers hang and were given up", event.worker, event.abandoned)
+    else:
+        logger.info("%s: stopped", event.worker)
+
+
+@log_event.register
+def _(event: RunStarted) -> None:
+    logger.debug("%s: %s begins", event.worker, _named(event.job))
+
+
+@log_event.register
+def _(event: RunEnded) -> None:
+    level = logging.INFO if event.outcome in _QUIET else logging.WARNING
+    why = "" if event.error is None else f" ({_where(event.error)})"
+    then = "" if event.retry_in is None else f", again in {event.retry_in.total_seconds():.1f} s"
+    logger.log(
+        level, "%s: %s %s in %.3f s%s%s", event.worker, _named(event.job), event.outcome, event.seconds, why, then
+    )
+
+
+@log_event.register
+def _(event: LeaseWasLost) -> None:
+    logger.warning(
+        "%s: lease lost on %s after %.3f s; another worker owns it, and nothing of this run was committed",
+        event.worker,
+        _named(event.job),
+        event.seconds,
+    )
+
+
+@log_event.register
+def _(event: SweepDone) -> None:
+    swept = event.swept
+    level = logging.WARNING if swept.requeued or swept.dead else logging.DEBUG
+    logger.log(
+        level,
+        "%s: swept %s: %d promoted, %d re-queued after an expired lease, %d dead",
+        event.worker,
+        event.queue,
+        swept.promoted,
+        swept.requeued,
+        swept.dead,
+    )
+
+
+@log_event.register
+def _(event: Outage) -> None:
+    logger.error("%s: the database does not answer (%s); trying again", event.worker, _where(event.error))
+
+
+@log_event.register
+def _(event: Recovered) -> None:
+    logger.info("%s: the database answers again", event.worker)
+
+
+@log_event.register
+def _(event: HeartbeatFailed) -> None:
+    logger.error("%s: heartbeat failed (%s); trying again", event.worker, _where(event.error))
+
+
+def _named(job: ClaimedJob) -> str:
+    return f"job {job.id} {job.task} attempt {job.attempt}/{job.max_attempts} token {job.token}"
+
+
+def _where(error: BaseException) -> str:
+    """Type of the error and the line that raised it; never its text, which may quote an argument."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is None:
+        return type(error).__name__
+    return f"{type(error).__name__} at {last.tb_frame.f_code.co_filename}:{last.tb_lineno}"

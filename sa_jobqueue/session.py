@@ -1,0 +1,422 @@
+"""The queue's operations on the caller's own session: each is one statement and what its row count means.
+
+Nothing here commits, rolls back, closes or flushes that session. Statements go through ``session.connection()``, which
+begins the session's transaction if there is none, and which never flushes half-built objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sa_jobqueue import rates
+from sa_jobqueue.backoff import Backoff
+from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, LeaseLost, UnsupportedDatabase
+from sa_jobqueue.fence import Fence, fence_of
+from sa_jobqueue.models import Models
+from sa_jobqueue.payload import clean_text
+from sa_jobqueue.statements import claim, enqueue, lease, operate, rollup, settle, sweep
+from sa_jobqueue.states import DeathReason, Outcome, State
+from sa_jobqueue.values import (
+    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_QUEUE,
+    Acked,
+    ClaimedJob,
+    EnqueuedJob,
+    Failed,
+    NewJob,
+    QueueStats,
+    Redriven,
+    Swept,
+    check_name,
+    to_seconds,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Executable, Row
+    from sqlalchemy.orm import Session, scoped_session
+
+__all__ = ["DEFAULT_VISIBILITY_TIMEOUT", "ERROR_CHARACTERS", "JobSession"]
+
+DEFAULT_VISIBILITY_TIMEOUT = timedelta(seconds=30)
+ERROR_CHARACTERS = 4_000
+"""Longest error text that is stored; the rest is cut off."""
+
+_ENQUEUE_TRIES = 5
+
+
+class JobSession:
+    """The job queue through the caller's session; it owns nothing and may be made anew for every call.
+
+    Args:
+        session: the application's session (or ``scoped_session``), bound to PostgreSQL through psycopg.
+        models: the mapped classes, if they are not the ready-made ones.
+        natural_keys_only: write a dedup row only for jobs that have a ``dedup_key``.
+        job_log: write a row to the job log whenever a job leaves its claim.
+    """
+
+    def __init__(
+        self,
+        session: Session | scoped_session[Session],
+        *,
+        models: Models | None = None,
+        natural_keys_only: bool = False,
+        job_log: bool = False,
+    ) -> None:
+        self.session: Session = session() if callable(session) else session
+        self._models = models or Models()
+        self._natural_keys_only = natural_keys_only
+        self._log = job_log
+
+    def enqueue(
+        self,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        delay: timedelta | float | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        dedup_key: str | None = None,
+        unique_key: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> EnqueuedJob:
+        """Insert a job; it becomes visible when the caller commits. The arguments are those of :class:`NewJob`.
+
+        Raises:
+            InvalidArgument: before any SQL, so the transaction stays usable.
+        """
+        new = NewJob(task, args, queue, priority, delay, run_at, max_attempts, dedup_key, unique_key, headers)
+        if unique_key is not None:
+            return self.enqueue_many([new])[0]
+        row = self._execute(enqueue.enqueue(self._models, unique=False), _parameters(new)).one()
+        return EnqueuedJob(row.id, created=True, status=State(row.status))
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> list[EnqueuedJob]:
+        """Insert any number of jobs by two statements at most; the answers stand in the order of the jobs.
+
+        A job whose ``unique_key`` is held by a live job, or by an earlier one of the same call, gets that job.
+        """
+        new = list(jobs)
+        keyed = [job for job in new if job.unique_key is not None]
+        plain = iter(self._insert_plain([job for job in new if job.unique_key is None]))
+        made = self._insert_keyed(keyed) if keyed else {}
+        answers = []
+        for job in new:
+            if job.unique_key is None:
+                answers.append(next(plain))
+            else:
+                answers.append(made[job.unique_key])
+                made[job.unique_key] = EnqueuedJob(answers[-1].id, created=False, status=answers[-1].status)
+        return answers
+
+    def claim(
+        self,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
+        worker: str | None = None,
+    ) -> ClaimedJob | None:
+        """Claim the next runnable job, or None: the smallest priority first, then the longest runnable.
+
+        Due jobs and expired leases are taken too. Commit now, and the lease is durable: the job comes back
+        ``visibility_timeout`` after this statement unless it is settled or its heartbeat goes on. Or do the work and
+        ack in this same transaction: then the row lock is the ownership, a crash counts as no attempt, and
+        ``idle_in_transaction_session_timeout`` should be set, for a process that hangs keeps the row.
+
+        Raises:
+            UnsupportedDatabase: if this is not PostgreSQL, or the connection is in AUTOCOMMIT.
+        """
+        return next(iter(self.claim_many(queue, limit=1, visibility_timeout=visibility_timeout, worker=worker)), None)
+
+    def claim_many(
+        self,
+        queue: str = DEFAULT_QUEUE,
+        *,
+        limit: int,
+        visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
+        worker: str | None = None,
+    ) -> list[ClaimedJob]:
+        """Claim up to ``limit`` jobs in the order of :meth:`claim`; only rows returned or buried get locked."""
+        check_name("queue", queue)
+        seconds = to_seconds("visibility_timeout", visibility_timeout, least=0.001)
+        given = {"for_queue": queue, "worker": worker, "lease": timedelta(seconds=seconds)}
+        claimed: list[ClaimedJob] = []
+        while (wanted := limit - len(claimed)) > 0:
+            rows = self._locking(claim.claim_due(self._models), given | {"limit": wanted}).all()
+            claimed += [_claimed(row) for row in rows if row.id is not None]
+            if len(rows) < wanted:
+                break
+        return self._rely_on(claimed)
+
+    def claim_ready(
+        self, queue: str, *, limit: int, leases: Mapping[str, float], worker: str | None = None
+    ) -> list[ClaimedJob]:
+        """Claim queued jobs of the tasks in ``leases`` (task to seconds) only: the worker's poll beside its sweep."""
+        given = {"for_queue": queue, "worker": worker, "limit": limit}
+        lanes = {"tasks": list(leases), "leases": list(leases.values())}
+        rows = self._locking(claim.claim_ready(self._models), given | lanes)
+        return self._rely_on([_claimed(row) for row in rows])
+
+    def heartbeat(
+        self,
+        jobs: ClaimedJob | Sequence[ClaimedJob],
+        *,
+        visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
+    ) -> list[ClaimedJob]:
+        """Extend the leases to ``visibility_timeout`` from now; the answer is the jobs whose lease is lost.
+
+        Never waits: a row that is being settled at this moment is left alone. Call it in a transaction of its own.
+        """
+        seconds = to_seconds("visibility_timeout", visibility_timeout, least=0.001)
+        beating = [jobs] if isinstance(jobs, ClaimedJob) else list(jobs)
+        return self.heartbeat_each([(job, seconds) for job in beating])
+
+    def heartbeat_each(self, jobs: Sequence[tuple[ClaimedJob, float]]) -> list[ClaimedJob]:
+        """:meth:`heartbeat` with a visibility timeout in seconds for each job."""
+        if not jobs:
+            return []
+        given = {
+            "ids": [job.id for job, _ in jobs],
+            "tokens": [job.token for job, _ in jobs],
+            "leases": [seconds for _, seconds in jobs],
+        }
+        lost = {(row.id, row.token) for row in self._locking(lease.heartbeat(self._models), given)}
+        return [job for job, _ in jobs if (job.id, job.token) in lost]
+
+    def once(self, job: ClaimedJob | str, *, scope: str | None = None) -> bool:
+        """Write the dedup row now. False: the effect exists, so skip it, and ack all the same.
+
+        Waits for another transaction that is writing the same row, which serialises the effects of one key.
+        """
+        claimed = job if isinstance(job, ClaimedJob) else None
+        key = job if isinstance(job, str) else job.idempotency_key
+        where = scope or (claimed.dedup_scope if claimed else None)
+        if where is None:
+            msg = "once(key) needs scope=…, the name under which the key is unique"
+            raise InvalidArgument(msg)
+        given = {"scope": where, "key": key, "job_id": claimed.id if claimed else None}
+        written = self._locking(settle.once(self._models), given).first() is not None
+        if claimed and where == claimed.dedup_scope and not written:
+            self._fence.known_duplicates.add(claimed.id)
+        return written
+
+    def ack(self, job: ClaimedJob) -> Acked:
+        """Delete the job and write its dedup row, as part of the transaction that holds the effect.
+
+        Raises:
+            LeaseLost: the token is stale; this session cannot commit before it is rolled back.
+            DuplicateEffect: another job committed the effect of this key, and ``once`` had not told so. Roll back, then
+                :meth:`suppress`.
+        """
+        statement = settle.ack(self._models, natural_keys_only=self._natural_keys_only, log=self._log)
+        row = self._settle(job, statement, "ack")
+        known = job.id in self._fence.known_duplicates
+        ours = row.fresh or row.holder == job.id or (self._natural_keys_only and job.dedup_key is None)
+        if not ours and not known:
+            self._fence.refuse(job.id, f"the effect of job {job.id} exists already.")
+            raise DuplicateEffect(job.id, job.dedup_scope, job.idempotency_key)
+        return Acked(job.id, duplicate=not ours)
+
+    def suppress(self, job: ClaimedJob) -> Acked:
+        """Acknowledge a job whose effect exists already (``job.duplicate``), without an effect of its own.
+
+        Raises:
+            LeaseLost: the token is stale.
+        """
+        self._settle(job, settle.suppress(self._models, log=self._log), "ack")
+        return Acked(job.id, duplicate=True)
+
+    def fail(self, job: ClaimedJob, error: BaseException | str, *, retry_in: timedelta | float | None = None) -> Failed:
+        """Schedule the job again after ``retry_in`` (else the default backoff), or bury it after its last attempt.
+
+        Record a failure in a fresh transaction, after the one of the failed run was rolled back.
+
+        Raises:
+            LeaseLost: the token is stale; the job's new owner is not disturbed.
+        """
+        if job.last_attempt:
+            return self._bury(job, error, DeathReason.FAILED, "fail")
+        delay = Backoff().delay(job.attempt) if retry_in is None else retry_in
+        given = {"delay": timedelta(seconds=to_seconds("retry_in", delay)), "error": _error_text(error)}
+        row = self._settle(job, settle.retry(self._models, log=self._log), "fail", given)
+        return Failed(job.id, dead=False, retry_at=row.visible_at)
+
+    def release(self, job: ClaimedJob) -> None:
+        """Give the job back unharmed: queued at its old place, attempt not counted. Raises LeaseLost."""
+        self._settle(job, settle.release(self._models, log=self._log), "release")
+
+    def snooze(self, job: ClaimedJob, delay: timedelta | float) -> datetime:
+        """Run the job again after ``delay``, attempt not counted; the answer is when. Raises LeaseLost."""
+        given = {"delay": timedelta(seconds=to_seconds("delay", delay))}
+        at: datetime = self._settle(job, settle.snooze(self._models, log=self._log), "snooze", given).visible_at
+        return at
+
+    def reject(self, job: ClaimedJob, reason: BaseException | str, *, undecodable: bool = False) -> Failed:
+        """Bury the job without further attempts. Raises LeaseLost."""
+        return self._bury(job, reason, DeathReason.UNDECODABLE if undecodable else DeathReason.REJECTED, "reject")
+
+    def sweep(self, limit: int = 1_000, *, queues: Iterable[str] | None = None) -> Swept:
+        """Promote due jobs, re-queue expired leases, bury those without attempts left: ``limit`` rows a queue.
+
+        Locked rows are skipped. Safe to run from any number of processes at once.
+        """
+        if queues is None:
+            queues = self._execute(sweep.queues_with_due_rows(self._models), {}).scalars().all()
+        return sum((self._sweep_queue(queue, limit) for queue in queues), Swept())
+
+    def redrive(
+        self,
+        job_ids: int | Iterable[int] | None = None,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        limit: int = 1_000,
+    ) -> Redriven:
+        """Bring dead letters back as live jobs: those of ``job_ids``, or all that match, oldest death first.
+
+        A job keeps its id, token, keys and enqueue time; its attempts start again. It is skipped, and stays a dead
+        letter, while a live job holds its ``unique_key``.
+        """
+        ids = None if job_ids is None else [job_ids] if isinstance(job_ids, int) else list(job_ids)
+        given = {"ids": ids, "for_queue": queue, "for_task": task, "limit": limit}
+        rows = self._locking(operate.redrive(self._models), given).all()
+        return Redriven(
+            redriven=tuple(row.job_id for row in rows if row.redriven),
+            skipped=tuple(row.job_id for row in rows if not row.redriven),
+        )
+
+    def cancel(self, job_id: int, *, reason: str = "cancelled by an operator", keep: bool = True) -> bool:
+        """Take a live job away, whatever its state; its owner's ack will raise LeaseLost. False: no such live job.
+
+        ``keep`` makes it a dead letter; otherwise it is gone. Waits for a transaction that is settling it.
+        """
+        given = {"for_id": job_id} | ({"error": _error_text(reason)} if keep else {})
+        return self._locking(operate.cancel(self._models, keep=keep), given).first() is not None
+
+    def stats(self, *, window: timedelta = timedelta(minutes=5)) -> list[QueueStats]:
+        """Counts per queue, and what ran within ``window``: throughput, re-queues, p50 and p99 of the run time."""
+        live = self._execute(operate.live(self._models), {}).mappings().all()
+        dead = self._execute(operate.buried(self._models), {}).mappings().all()
+        recent = self._execute(rollup.window(self._models), {"window": window}).all()
+        return rates.queue_stats([*live, *dead], recent, window)
+
+    @property
+    def _fence(self) -> Fence:
+        return fence_of(self.session)
+
+    def _insert_plain(self, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
+        if not jobs:
+            return []
+        rows = self._execute(enqueue.enqueue_many(self._models, unique=False), _arrays(jobs)).all()
+        made = sorted(rows, key=lambda row: row.id)
+        return [EnqueuedJob(row.id, created=True, status=State(row.status)) for row in made]
+
+    def _insert_keyed(self, jobs: Sequence[NewJob]) -> dict[str, EnqueuedJob]:
+        """One answer a key. A holder may finish between our insert and our look at it: then the key is free again."""
+        missing = {job.unique_key: job for job in reversed(jobs) if job.unique_key is not None}
+        answers: dict[str, EnqueuedJob] = {}
+        for _ in range(_ENQUEUE_TRIES):
+            made = self._execute(enqueue.enqueue_many(self._models, unique=True), _arrays(list(missing.values())))
+            answers |= {row.unique_key: EnqueuedJob(row.id, created=True, status=State(row.status)) for row in made}
+            if missing := {key: job for key, job in missing.items() if key not in answers}:
+                held = self._execute(enqueue.holders(self._models), {"keys": list(missing)})
+                answers |= {
+                    row.unique_key: EnqueuedJob(row.id, created=False, status=State(row.status)) for row in held
+                }
+            if not (missing := {key: job for key, job in missing.items() if key not in answers}):
+                return answers
+        msg = f"the holders of unique_key {sorted(missing)} came and went {_ENQUEUE_TRIES} times; enqueue again"
+        raise InvalidArgument(msg)
+
+    def _rely_on(self, claimed: list[ClaimedJob]) -> list[ClaimedJob]:
+        for job in claimed:
+            self._fence.rely(self.session, job.id, "claim")
+        return claimed
+
+    def _settle(
+        self, job: ClaimedJob, statement: Executable, deed: str, given: Mapping[str, Any] | None = None
+    ) -> Row[Any]:
+        row: Row[Any] | None = self._locking(
+            statement, {"for_id": job.id, "for_token": job.token, **(given or {})}
+        ).first()
+        if row is None:
+            self._fence.refuse(job.id, f"the lease of job {job.id} was lost before its {deed}.")
+            raise LeaseLost([job.id], deed)
+        self._fence.settle(self.session, job.id, deed)
+        return row
+
+    def _bury(self, job: ClaimedJob, error: BaseException | str, reason: DeathReason, deed: str) -> Failed:
+        given = {"error": _error_text(error)}
+        self._settle(job, settle.bury(self._models, reason, log=self._log), deed, given)
+        return Failed(job.id, dead=True, retry_at=None)
+
+    def _sweep_queue(self, queue: str, limit: int) -> Swept:
+        rows = self._locking(sweep.sweep(self._models), {"for_queue": queue, "limit": limit})
+        counts = {row.kind: row.count for row in rows}
+        return Swept(
+            promoted=counts.get(sweep.PROMOTED, 0),
+            requeued=counts.get(Outcome.REQUEUED, 0),
+            dead=counts.get(Outcome.DEAD, 0),
+        )
+
+    def _connection(self) -> Connection:
+        connection = self.session.connection(bind_arguments={"mapper": self._models.job})
+        if connection.dialect.name != "postgresql":
+            msg = f"sa_jobqueue works on PostgreSQL; this session speaks to {connection.dialect.name}"
+            raise UnsupportedDatabase(msg)
+        return connection
+
+    def _execute(self, statement: Executable, given: Mapping[str, Any]) -> Any:
+        return self._connection().execute(statement, given)
+
+    def _locking(self, statement: Executable, given: Mapping[str, Any]) -> Any:
+        connection = self._connection()
+        if getattr(connection.connection.dbapi_connection, "autocommit", False):
+            msg = (
+                "this connection is in isolation level AUTOCOMMIT, where a row lock ends with its statement and two "
+                "workers get the same job; give the engine isolation_level='READ COMMITTED'"
+            )
+            raise UnsupportedDatabase(msg)
+        return connection.execute(statement, given)
+
+
+def _claimed(row: Row[Any]) -> ClaimedJob:
+    values = row._asdict()
+    return ClaimedJob(lease_expires_at=values.pop("visible_at"), requeued=values.pop("expired"), **values)
+
+
+def _parameters(job: NewJob) -> dict[str, Any]:
+    return {
+        "queue": job.queue,
+        "task": job.task,
+        "args": {} if job.args is None else job.args,
+        "headers": {} if job.headers is None else job.headers,
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "delay": job.delay_seconds,
+        "run_at": job.run_at,
+        "dedup_key": job.dedup_key,
+        "unique_key": job.unique_key,
+    }
+
+
+def _arrays(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
+    rows = [_parameters(job) for job in jobs]
+    columns = {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
+    for name in ("args", "headers"):
+        columns[name] = [json.dumps(value, ensure_ascii=False) for value in columns[name]]
+    return columns
+
+
+def _error_text(error: BaseException | str) -> str:
+    if isinstance(error, str):
+        return clean_text(error, ERROR_CHARACTERS)
+    try:
+        said = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot print itself must be recorded all the same
+        said = "(its text cannot be read)"
+    return clean_text(f"{type(error).__name__}: {said}", ERROR_CHARACTERS)

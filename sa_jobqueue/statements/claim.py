@@ -1,0 +1,170 @@
+"""The claim: pick and lock n rows in one materialised CTE, then change exactly those.
+
+``UPDATE … WHERE id IN (SELECT … LIMIT n FOR UPDATE SKIP LOCKED)`` is not the same: under some plans the sub-select
+runs once for each outer row, and every run locks n more.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    ColumnElement,
+    Double,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    false,
+    func,
+    select,
+    union_all,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from sa_jobqueue.models import Models
+from sa_jobqueue.statements.bury import EXPIRED, grave, with_error
+from sa_jobqueue.statements.literals import CLAIMED, DUE_STATES, QUEUED, after, limit_to, now, seconds
+from sa_jobqueue.statements.rollup import expiries
+from sa_jobqueue.states import DeathReason
+
+__all__ = ["RETURNED", "claim_due", "claim_ready"]
+
+RETURNED = (
+    "id",
+    "queue",
+    "task",
+    "args",
+    "headers",
+    "priority",
+    "attempt",
+    "max_attempts",
+    "token",
+    "visible_at",
+    "enqueued_at",
+    "claimed_at",
+    "claimed_by",
+    "dedup_key",
+    "unique_key",
+)
+
+
+@cache
+def claim_ready(models: Models) -> Select[Any]:
+    """For the worker's loop: queued rows only (its sweep looks after the others), of the tasks that it knows.
+
+    Parameters: ``for_queue``, ``worker``, ``limit``, and the parallel arrays ``tasks`` and ``leases`` (seconds).
+    """
+    job = models.table(models.job)
+    lanes = (
+        func.unnest(bindparam("tasks", type_=ARRAY(Text)), bindparam("leases", type_=ARRAY(Double)))
+        .table_valued("task", "lease", name="lanes")
+        .render_derived()
+    )
+    picked = (
+        select(job.c.id, job.c.priority, job.c.visible_at, false().label("expired"), false().label("exhausted"))
+        .where(job.c.queue == bindparam("for_queue", type_=Text), job.c.status == QUEUED)
+        .where(job.c.task == func.any(bindparam("tasks", type_=ARRAY(Text))))
+        .order_by(job.c.priority, job.c.visible_at, job.c.id)
+        .limit(limit_to())
+        .with_for_update(skip_locked=True, key_share=True, of=job)
+        .cte("picked")
+        .prefix_with("MATERIALIZED")
+    )
+    lease = select(lanes.c.lease).where(lanes.c.task == job.c.task).scalar_subquery()
+    return _answer(models, picked, _taken(job, picked, visible_at=now() + seconds(lease)))
+
+
+@cache
+def claim_due(models: Models) -> Select[Any]:
+    """For a service without a worker: queued, due and expired rows alike, the highest priority first.
+
+    An expired row whose attempts are used up is buried instead; the answer then has a row without values, so that
+    the caller can ask again. Parameters: ``for_queue``, ``worker``, ``limit``, ``lease`` (interval).
+    """
+    job = models.table(models.job)
+    picked = _pick_runnable(job)
+    history = case((picked.c.expired, with_error(job, EXPIRED)), else_=job.c.errors)
+    taken = _taken(job, picked, visible_at=after("lease"), errors=history)
+    graves = grave(models, _exhausted(job, picked), DeathReason.LEASE_EXPIRED, error=EXPIRED)
+    return _answer(models, picked, taken).add_cte(graves, expiries(models, picked))
+
+
+def _pick_runnable(job: Table) -> CTE:
+    """Merge two index scans in claim order, and lock as many rows as are asked for.
+
+    The join repeats what was seen of a row, because a row that changed since is read again after it is locked.
+    """
+    seen = _runnable(job)
+    return (
+        select(
+            job.c.id,
+            seen.c.priority,
+            seen.c.visible_at,
+            job.c.queue,
+            job.c.task,
+            (job.c.status == CLAIMED).label("expired"),
+            and_(job.c.status == CLAIMED, job.c.attempt >= job.c.max_attempts).label("exhausted"),
+        )
+        .select_from(seen)
+        .join(
+            job,
+            and_(
+                job.c.id == seen.c.id,
+                job.c.token == seen.c.token,
+                job.c.status == seen.c.status,
+                job.c.visible_at == seen.c.visible_at,
+            ),
+        )
+        .order_by(seen.c.priority, seen.c.visible_at, seen.c.id)
+        .limit(limit_to())
+        .with_for_update(skip_locked=True, key_share=True, of=job)
+        .cte("picked")
+        .prefix_with("MATERIALIZED")
+    )
+
+
+def _runnable(job: Table) -> Any:
+    columns = (job.c.id, job.c.priority, job.c.visible_at, job.c.token, job.c.status)
+    of_queue = job.c.queue == bindparam("for_queue", type_=Text)
+    queued = select(*columns).where(of_queue, job.c.status == QUEUED)
+    due = select(*columns).where(of_queue, job.c.status.in_(DUE_STATES), job.c.visible_at <= now())
+    return union_all(queued, due).subquery("seen")
+
+
+def _taken(job: Table, picked: CTE, **values: ColumnElement[Any]) -> CTE:
+    return (
+        update(job)
+        .where(job.c.id == picked.c.id, ~picked.c.exhausted)
+        .values(
+            status=CLAIMED,
+            attempt=job.c.attempt + 1,
+            token=job.c.token + 1,
+            claimed_at=now(),
+            claimed_by=bindparam("worker", type_=Text),
+            **values,
+        )
+        .returning(*(job.c[name] for name in RETURNED))
+        .cte("taken")
+    )
+
+
+def _exhausted(job: Table, picked: CTE) -> CTE:
+    return delete(job).where(job.c.id == picked.c.id, picked.c.exhausted).returning(*job.c).cte("exhausted")
+
+
+def _answer(models: Models, picked: CTE, taken: CTE) -> Select[Any]:
+    effect = models.table(models.dedup_key)
+    duplicate = exists().where(effect.c.scope == taken.c.task, effect.c.key == taken.c.dedup_key)
+    return (
+        select(*taken.c, duplicate.label("duplicate"), picked.c.expired)
+        .select_from(picked.outerjoin(taken, taken.c.id == picked.c.id))
+        .order_by(picked.c.priority, picked.c.visible_at, picked.c.id)
+    )

@@ -1,0 +1,182 @@
+"""How an owned job leaves its claim: every statement is fenced by ``(id, token)`` and says what it changed.
+
+That the row is claimed is asked of ``claimed_at``: asked of ``status`` it would let the planner take the partial index
+of claimed rows and walk its dead entries.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    ColumnElement,
+    FromClause,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    null,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from sa_jobqueue.models import Models
+from sa_jobqueue.statements.bury import grave, with_error
+from sa_jobqueue.statements.literals import QUEUED, SCHEDULED, after, now, text_literal
+from sa_jobqueue.states import DeathReason, Outcome
+from sa_jobqueue.values import OWN_KEY_PREFIX
+
+__all__ = ["ack", "bury", "once", "release", "retry", "snooze", "suppress", "written"]
+
+
+@cache
+def ack(models: Models, *, natural_keys_only: bool = False, log: bool = False) -> Select[Any]:
+    """Delete the job, write its dedup row (and log row); no row in the answer means that the lease is lost.
+
+    ``fresh`` is true if this statement wrote the dedup row; ``holder`` is the job that had written it before.
+    """
+    done = _removed(models)
+    effects = models.table(models.dedup_key)
+    key = _effect_key(done)
+    wanted = select(done.c.task, key, done.c.id)
+    if natural_keys_only:
+        wanted = wanted.where(done.c.dedup_key.is_not(None))
+    written = (
+        upsert(effects)
+        .from_select(["scope", "key", "job_id"], wanted)
+        .on_conflict_do_nothing()
+        .returning(effects.c.job_id)
+        .cte("written")
+    )
+    holder = select(effects.c.job_id).where(effects.c.scope == done.c.task, effects.c.key == key).scalar_subquery()
+    answer = select(
+        done.c.id,
+        exists().select_from(written).label("fresh"),
+        holder.label("holder"),
+        done.c.claimed_at,
+        now().label("at"),
+    )
+    return _logged(models, answer, done, Outcome.DONE, log=log)
+
+
+@cache
+def suppress(models: Models, *, log: bool = False) -> Select[Any]:
+    """Delete a job whose effect exists already."""
+    done = _removed(models)
+    return _logged(models, select(done.c.id), done, Outcome.DUPLICATE, log=log)
+
+
+@cache
+def once(models: Models) -> Any:
+    """Write a dedup row now; no row in the answer means that it exists. Waits for a transaction that is writing it."""
+    effects = models.table(models.dedup_key)
+    values: dict[str, Any] = {name: bindparam(name) for name in ("scope", "key", "job_id")}
+    return upsert(effects).values(values).on_conflict_do_nothing().returning(effects.c.key)
+
+
+@cache
+def written(models: Models) -> Select[Any]:
+    """Whether the job ``job_id`` has written the dedup row ``(scope, key)``."""
+    effects = models.table(models.dedup_key)
+    return select(exists().where(*(effects.c[name] == bindparam(name) for name in ("scope", "key", "job_id"))))
+
+
+@cache
+def retry(models: Models, *, log: bool = False) -> Select[Any]:
+    """Schedule the job again after the interval ``delay``, with one more entry in its error history."""
+    job = models.table(models.job)
+    return _let_go(
+        models,
+        {"status": SCHEDULED, "visible_at": after("delay"), "errors": with_error(job)},
+        Outcome.RETRIED,
+        log=log,
+    )
+
+
+@cache
+def snooze(models: Models, *, log: bool = False) -> Select[Any]:
+    """Schedule the job again after the interval ``delay``; the attempt is given back."""
+    job = models.table(models.job)
+    return _let_go(
+        models,
+        {"status": SCHEDULED, "visible_at": after("delay"), "attempt": _attempt_back(job)},
+        Outcome.SNOOZED,
+        log=log,
+    )
+
+
+@cache
+def release(models: Models, *, log: bool = False) -> Select[Any]:
+    """Queue the job again, runnable since it was claimed, so that it stays ahead of what came later."""
+    job = models.table(models.job)
+    return _let_go(
+        models,
+        {"status": QUEUED, "visible_at": job.c.claimed_at, "attempt": _attempt_back(job)},
+        Outcome.RELEASED,
+        log=log,
+    )
+
+
+@cache
+def bury(models: Models, reason: DeathReason, *, log: bool = False) -> Select[Any]:
+    """Move the job to the dead letters with the text ``error``."""
+    gone = _removed(models)
+    graves = grave(models, gone, reason)
+    return _logged(models, select(gone.c.id), gone, Outcome.DEAD, log=log).add_cte(graves)
+
+
+def owned(job: Table) -> ColumnElement[bool]:
+    """The fence: this job, under this token, while it is claimed."""
+    return and_(
+        job.c.id == bindparam("for_id", type_=BigInteger),
+        job.c.token == bindparam("for_token", type_=BigInteger),
+        job.c.claimed_at.is_not(None),
+    )
+
+
+def _removed(models: Models) -> CTE:
+    job = models.table(models.job)
+    return delete(job).where(owned(job)).returning(*job.c).cte("gone")
+
+
+def _let_go(models: Models, values: dict[str, Any], outcome: Outcome, *, log: bool) -> Select[Any]:
+    """Change an owned row and drop the claim; the log keeps what the claim was."""
+    job = models.table(models.job)
+    before = select(*job.c).where(owned(job)).with_for_update(key_share=True).cte("before").prefix_with("MATERIALIZED")
+    changed = (
+        update(job)
+        .where(job.c.id == before.c.id)
+        .values(claimed_at=null(), claimed_by=null(), **values)
+        .returning(job.c.id, job.c.visible_at)
+        .cte("changed")
+    )
+    answer = select(changed.c.id, changed.c.visible_at)
+    return _logged(models, answer, before, outcome, log=log)
+
+
+def _attempt_back(job: Table) -> ColumnElement[int]:
+    return func.greatest(job.c.attempt - 1, 0)
+
+
+def _effect_key(done: FromClause) -> ColumnElement[str]:
+    return func.coalesce(done.c.dedup_key, text_literal(OWN_KEY_PREFIX) + cast(done.c.id, Text))
+
+
+def _logged(models: Models, answer: Select[Any], runs: FromClause, outcome: Outcome, *, log: bool) -> Select[Any]:
+    if not log:
+        return answer
+    table = models.table(models.job_log)
+    shared = ("queue", "task", "attempt", "enqueued_at", "claimed_at")
+    rows = select(runs.c.id, runs.c.claimed_by, text_literal(outcome), now(), *(runs.c[name] for name in shared))
+    columns = ["job_id", "worker", "outcome", "finished_at", *shared]
+    return answer.add_cte(insert(table).from_select(columns, rows).cte("logged"))

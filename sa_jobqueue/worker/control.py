@@ -1,0 +1,119 @@
+"""The worker's own short transactions, on connections that no handler can take.
+
+Each is one statement in READ COMMITTED, whatever the application's engine is set to: SKIP LOCKED does not avoid
+serialization failures on a higher level.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import Engine, text
+from sqlalchemy.orm import Session
+
+from sa_jobqueue.backoff import Backoff
+from sa_jobqueue.models import Models
+from sa_jobqueue.session import JobSession
+from sa_jobqueue.statements import drain, rollup, settle
+from sa_jobqueue.states import Outcome
+from sa_jobqueue.values import ClaimedJob, Swept
+from sa_jobqueue.worker.tally import Counts
+from sa_jobqueue.worker.verdict import Ending, Verdict, is_infrastructure
+
+__all__ = ["Control"]
+
+T = TypeVar("T")
+
+_SWEEP_ROWS = 1_000
+_RETRY = Backoff(base=0.1, cap=2.0, jitter=0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """Claims, sweeps and records for one worker."""
+
+    engine: Engine
+    models: Models
+    worker: str
+    job_log: bool
+
+    def claim(self, queue: str, limit: int, leases: Mapping[str, float]) -> list[ClaimedJob]:
+        """Lease up to ``limit`` jobs; committed when this returns."""
+        return self._commit(lambda jobs: jobs.claim_ready(queue, limit=limit, leases=leases, worker=self.worker))
+
+    def sweep(self, queue: str) -> Swept:
+        """Sweep one queue until nothing is left to move."""
+        total = Swept()
+        while True:
+            swept = self._commit(lambda jobs: jobs.sweep(_SWEEP_ROWS, queues=[queue]))
+            total += swept
+            if swept.total < _SWEEP_ROWS:
+                return total
+
+    def heartbeat(self, leases: Sequence[tuple[ClaimedJob, float]]) -> list[ClaimedJob]:
+        """Extend leases; the answer is those that are lost."""
+        return self._commit(lambda jobs: jobs.heartbeat_each(leases))
+
+    def record(self, job: ClaimedJob, verdict: Verdict, *, give_up: threading.Event, within: float) -> Outcome:
+        """Write down how a run ended; through an outage of the database, keep trying for ``within`` seconds.
+
+        Raises:
+            LeaseLost: the job has left this worker; nothing was recorded.
+        """
+        attempt, waited = 1, 0.0
+        while True:
+            try:
+                return self._commit(lambda jobs: _settle(jobs, job, verdict))
+            except Exception as error:
+                pause = _RETRY.seconds(attempt)
+                if not is_infrastructure(error) or waited + pause > within or give_up.wait(pause):
+                    raise
+                attempt, waited = attempt + 1, waited + pause
+
+    def committed(self, job: ClaimedJob) -> bool:
+        """Whether a run whose COMMIT went unanswered took effect: then its dedup row is there."""
+        given = {"scope": job.dedup_scope, "key": job.idempotency_key, "job_id": job.id}
+        with self.engine.begin() as connection:
+            return bool(connection.execute(settle.written(self.models), given).scalar_one())
+
+    def outstanding(self, queues: Sequence[str], tasks: Sequence[str], ids: Iterable[int]) -> bool:
+        """Whether a drain still has something to wait for."""
+        given = {"for_queues": list(queues), "tasks": list(tasks), "ids": list(ids)}
+        with self.engine.begin() as connection:
+            return bool(connection.execute(drain.outstanding(self.models), given).scalar_one())
+
+    def add(self, counts: Counts) -> None:
+        """Add the tally to the rollup."""
+        with self.engine.begin() as connection:
+            connection.execute(rollup.add(self.models), counts.as_arrays())
+
+    def end_backend(self, pid: int, *, terminate: bool) -> None:
+        """Cancel the statement of a server process, or terminate its session: what it had not committed is undone."""
+        function = "pg_terminate_backend" if terminate else "pg_cancel_backend"
+        with self.engine.begin() as connection:
+            connection.execute(text(f"SELECT {function}(:pid)"), {"pid": pid})
+
+    def _commit(self, operation: Callable[[JobSession], T]) -> T:
+        with Session(self.engine) as session, session.begin():
+            return operation(JobSession(session, models=self.models, job_log=self.job_log))
+
+
+def _settle(jobs: JobSession, job: ClaimedJob, verdict: Verdict) -> Outcome:
+    error = verdict.error or verdict.ending
+    if verdict.ending is Ending.DUPLICATE:
+        jobs.suppress(job)
+        return Outcome.DUPLICATE
+    if verdict.ending is Ending.RELEASE:
+        jobs.release(job)
+        return Outcome.RELEASED
+    if verdict.ending is Ending.SNOOZE:
+        jobs.snooze(job, verdict.delay or 0)
+        return Outcome.SNOOZED
+    if verdict.ending is Ending.REJECT or (verdict.undecodable and job.last_attempt):
+        jobs.reject(job, error, undecodable=verdict.undecodable)
+        return Outcome.DEAD
+    failed = jobs.fail(job, error, retry_in=verdict.delay)
+    return Outcome.DEAD if failed.dead else Outcome.RETRIED

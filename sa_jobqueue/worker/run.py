@@ -1,0 +1,79 @@
+"""One job's passage through this worker: what the handler, the keeper and the main loop all see of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sa_jobqueue.tasks import Task
+from sa_jobqueue.values import ClaimedJob
+
+__all__ = ["Condemned", "Run"]
+
+
+class Condemned(StrEnum):
+    """Why a run is ended from outside."""
+
+    LEASE_LOST = "lease lost"
+    TIME_LIMIT = "time limit exceeded"
+    STOPPED = "worker stopped"
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """``started`` and ``beaten`` are seconds of the monotonic clock; ``backend`` is the server process of the handler.
+
+    A run is *finished* once: by its handler, or by the worker that abandoned it. Whoever comes second is told so.
+    """
+
+    job: ClaimedJob
+    task: Task[Any, Any]
+    started: float
+    beaten: float
+    backend: int | None = None
+    condemned: Condemned | None = None
+    finished: bool = False
+    interrupt: Callable[[], None] | None = None
+    """Stops the handler from outside, where the runtime can do that (an asyncio task)."""
+    first_error: BaseException | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def attach(self, backend: int) -> None:
+        """The handler's transaction runs in this server process from now on."""
+        with self._lock:
+            self.backend = backend
+
+    def detach(self) -> None:
+        """The server process may belong to somebody else from now on."""
+        with self._lock:
+            self.backend = None
+
+    def with_backend(self, act: Callable[[int], None]) -> None:
+        """Call ``act`` with the server process while it cannot change hands."""
+        with self._lock:
+            if self.backend is not None:
+                act(self.backend)
+
+    def condemn(self, reason: Condemned) -> bool:
+        """Mark the run as one to end from outside; False if it has finished or was marked before."""
+        with self._lock:
+            if self.finished or self.condemned:
+                return False
+            self.condemned = reason
+            return True
+
+    def finish(self) -> bool:
+        """Take the right to say how the run ended; False if somebody else has it."""
+        with self._lock:
+            if self.finished:
+                return False
+            self.finished = True
+            return True
+
+    @property
+    def abandoned(self) -> bool:
+        """True if the worker gave the run up, so that nobody waits for its handler any more."""
+        return self.finished and self.condemned is not None

@@ -1,0 +1,194 @@
+"""The worker as its users see it: settings, checks at the start, signals, and the parts put together."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sa_jobqueue.errors import WorkerMisconfigured
+from sa_jobqueue.migrations import check_schema
+from sa_jobqueue.models import Models
+from sa_jobqueue.observe import Event, WorkerStarted, WorkerStopped, log_event
+from sa_jobqueue.tasks import TaskRegistry
+from sa_jobqueue.values import to_seconds
+from sa_jobqueue.worker import setup
+from sa_jobqueue.worker.control import Control
+from sa_jobqueue.worker.handling import Handling
+from sa_jobqueue.worker.machine import Machine
+from sa_jobqueue.worker.run import Run
+from sa_jobqueue.worker.runtimes import LoopRuntime, ThreadRuntime
+from sa_jobqueue.worker.shift import Shift
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+    from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
+    from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+__all__ = ["Worker"]
+
+logger = logging.getLogger("sa_jobqueue")
+
+_DRAIN_INTERVAL = 0.05
+
+
+class Worker:
+    """Claims jobs under a lease, keeps the lease alive, and runs handlers in the application's own sessions.
+
+    Args:
+        tasks: the handlers.
+        sessionmaker: makes the sessions of sync handlers; a ``scoped_session`` is removed after each run.
+        queues: which queues to serve; by default those of the tasks.
+        concurrency: handlers at the same time, sync and async together.
+        async_sessionmaker: makes the sessions of async handlers. Its engine belongs to the worker's event loop.
+        name: recorded in ``claimed_by``; only for people, since ownership is the token.
+        poll_interval: seconds between polls of an empty queue.
+        sweep_interval: seconds between looks for due jobs and expired leases.
+        grace: seconds that a graceful stop waits for running handlers before it ends them from outside.
+        idle_timeout: ``idle_in_transaction_session_timeout`` in seconds of the handlers' transactions, unless the
+            server sets one; it bounds how long a hung worker process keeps its row locks.
+        natural_keys_only: write dedup rows only for jobs that have a ``dedup_key``.
+        job_log: write every run to the job log.
+        models: the mapped classes, if they are not the ready-made ones.
+        subscribers: called with every event, on the thread where it happens; by default events are logged.
+
+    Raises:
+        WorkerMisconfigured: if it could not keep its promise with these settings; the message names the remedy.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskRegistry,
+        sessionmaker: sessionmaker[Session] | scoped_session[Session] | None = None,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 8,
+        async_sessionmaker: async_sessionmaker[AsyncSession] | None = None,
+        name: str | None = None,
+        poll_interval: timedelta | float = 1.0,
+        sweep_interval: timedelta | float = 1.0,
+        grace: timedelta | float = 30.0,
+        idle_timeout: timedelta | float = 300.0,
+        natural_keys_only: bool = False,
+        job_log: bool = False,
+        models: Models | None = None,
+        subscribers: Sequence[Callable[[Event], None]] = (log_event,),
+    ) -> None:
+        setup.check_tasks(tasks, sync=sessionmaker is not None, asynchronous=async_sessionmaker is not None)
+        if concurrency < 1:
+            msg = f"concurrency must be at least 1; got {concurrency}"
+            raise WorkerMisconfigured(msg)
+        self.name = name or setup.default_name()
+        self._tasks, self._sessions, self._async_sessions = tasks, sessionmaker, async_sessionmaker
+        self._lanes = setup.lanes(tasks, queues)
+        self._concurrency = concurrency
+        self._poll = to_seconds("poll_interval", poll_interval, least=0.001)
+        self._sweep = to_seconds("sweep_interval", sweep_interval, least=0.001)
+        self._grace = to_seconds("grace", grace)
+        self._models = models or Models()
+        self._job_log = job_log
+        self._subscribers = tuple(subscribers)
+        idle = to_seconds("idle_timeout", idle_timeout)
+        self._handling = Handling(sessionmaker, async_sessionmaker, self._models, natural_keys_only, job_log, idle)
+        self._shift: Shift | None = None
+        self._stop_early = threading.Event()
+
+    def run(self, *, until_empty: bool = False) -> None:
+        """Work until stopped; with ``until_empty``, until nothing is left to do.
+
+        A drain waits for jobs that are queued, due, claimed by anybody, or waiting for a retry that this run caused;
+        not for jobs scheduled by others. In the main thread SIGTERM and SIGINT stop gracefully, a second one at once;
+        the handlers of the application are put back at the end.
+
+        Raises:
+            WorkerMisconfigured: if a pool is too small; names the number.
+            SchemaMismatch: if the tables are missing or of another release.
+        """
+        engine, keeper_engine = self._connect()
+        shift = self._shift = self._new_shift(engine, keeper_engine, drain=until_empty)
+        try:
+            with self._signals(shift), self._runtimes(shift) as start:
+                self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
+                if self._stop_early.is_set():
+                    shift.stop()
+                shift.work(start)
+        finally:
+            self._shift = None
+            engine.dispose()
+            keeper_engine.dispose()
+        self._emit(WorkerStopped(self.name, shift.abandoned))
+
+    def stop(self) -> None:
+        """Stop gracefully, from any thread; called again: at once."""
+        shift = self._shift
+        if shift is None:
+            self._stop_early.set()
+        else:
+            shift.stop()
+
+    def _connect(self) -> tuple[Engine, Engine]:
+        """Two engines of the worker's own: one for the loop and the records, one that only the keeper uses."""
+        homes = [
+            setup.home_engine(factory, self._models)
+            for factory in (self._sessions, self._async_sessions)
+            if factory is not None
+        ]
+        for home in homes:
+            setup.check_pool(home, self._concurrency)
+        engine = setup.control_engine(homes[0])
+        with engine.connect() as connection:
+            check_schema(connection, self._models.table(self._models.job).schema)
+        return engine, setup.control_engine(homes[0])
+
+    def _new_shift(self, engine: Engine, keeper_engine: Engine, *, drain: bool) -> Shift:
+        machine = Machine(
+            concurrency=self._concurrency,
+            poll_interval=min(self._poll, _DRAIN_INTERVAL) if drain else self._poll,
+            sweep_interval=min(self._sweep, _DRAIN_INTERVAL) if drain else self._sweep,
+            grace=self._grace,
+            drain=drain,
+        )
+        control, keeper_control = (
+            Control(each, self._models, self.name, self._job_log) for each in (engine, keeper_engine)
+        )
+        return Shift(self._tasks, self._lanes, machine, control, keeper_control, self._emit)
+
+    @contextmanager
+    def _runtimes(self, shift: Shift) -> Iterator[Callable[[Run], None]]:
+        """What starts a run: threads for functions, an event loop for coroutine functions."""
+        handling, async_sessions = self._handling, self._async_sessions
+        threads = ThreadRuntime(handling.perform, shift.conclude)
+        loop = None
+        if async_sessions is not None:
+            loop = LoopRuntime(handling.perform_async, shift.conclude, partial(setup.dispose, async_sessions))
+        try:
+            yield lambda run: (loop if loop is not None and run.task.is_async else threads).start(run)
+        finally:
+            threads.close()
+            if loop is not None:
+                loop.close()
+
+    def _emit(self, event: Event) -> None:
+        """A subscriber that fails is reported and changes nothing."""
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                logger.exception("%s: a subscriber failed on %s", self.name, type(event).__name__)
+
+    @contextmanager
+    def _signals(self, shift: Shift) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {name: signal.signal(name, lambda *_: shift.stop()) for name in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for name, handler in before.items():
+                signal.signal(name, handler)
