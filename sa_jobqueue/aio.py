@@ -72,8 +72,8 @@ class AsyncJobSession:
     async def claim_many(
         self,
         queue: str = DEFAULT_QUEUE,
+        limit: int = 1,
         *,
-        limit: int,
         visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
         worker: str | None = None,
     ) -> list[ClaimedJob]:
@@ -85,13 +85,12 @@ class AsyncJobSession:
     async def heartbeat(
         self,
         jobs: ClaimedJob | Sequence[ClaimedJob],
-        *,
         visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
     ) -> list[ClaimedJob]:
         """See :meth:`JobSession.heartbeat`."""
         return await self._run(lambda session: session.heartbeat(jobs, visibility_timeout=visibility_timeout))
 
-    async def once(self, job: ClaimedJob | str, *, scope: str | None = None) -> bool:
+    async def once(self, job: ClaimedJob | str, scope: str | None = None) -> bool:
         """See :meth:`JobSession.once`."""
         return await self._run(lambda jobs: jobs.once(job, scope=scope))
 
@@ -104,7 +103,7 @@ class AsyncJobSession:
         return await self._run(lambda jobs: jobs.suppress(job))
 
     async def fail(
-        self, job: ClaimedJob, error: BaseException | str, *, retry_in: timedelta | float | None = None
+        self, job: ClaimedJob, error: BaseException | str, retry_in: timedelta | float | None = None
     ) -> Failed:
         """See :meth:`JobSession.fail`."""
         return await self._run(lambda jobs: jobs.fail(job, error, retry_in=retry_in))

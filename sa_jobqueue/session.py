@@ -135,8 +135,8 @@ class JobSession:
     def claim_many(
         self,
         queue: str = DEFAULT_QUEUE,
+        limit: int = 1,
         *,
-        limit: int,
         visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
         worker: str | None = None,
     ) -> list[ClaimedJob]:
@@ -164,7 +164,6 @@ class JobSession:
     def heartbeat(
         self,
         jobs: ClaimedJob | Sequence[ClaimedJob],
-        *,
         visibility_timeout: timedelta | float = DEFAULT_VISIBILITY_TIMEOUT,
     ) -> list[ClaimedJob]:
         """Extend the leases to ``visibility_timeout`` from now; the answer is the jobs whose lease is lost.
@@ -187,7 +186,7 @@ class JobSession:
         lost = {(row.id, row.token) for row in self._locking(lease.heartbeat(self._models), given)}
         return [job for job, _ in jobs if (job.id, job.token) in lost]
 
-    def once(self, job: ClaimedJob | str, *, scope: str | None = None) -> bool:
+    def once(self, job: ClaimedJob | str, scope: str | None = None) -> bool:
         """Write the dedup row now. False: the effect exists, so skip it, and ack all the same.
 
         Waits for another transaction that is writing the same row, which serialises the effects of one key.
@@ -230,7 +229,7 @@ class JobSession:
         self._settle(job, settle.suppress(self._models, log=self._log), "ack")
         return Acked(job.id, duplicate=True)
 
-    def fail(self, job: ClaimedJob, error: BaseException | str, *, retry_in: timedelta | float | None = None) -> Failed:
+    def fail(self, job: ClaimedJob, error: BaseException | str, retry_in: timedelta | float | None = None) -> Failed:
         """Schedule the job again after ``retry_in`` (else the default backoff), or bury it after its last attempt.
 
         Record a failure in a fresh transaction, after the one of the failed run was rolled back.

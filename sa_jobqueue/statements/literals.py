@@ -40,7 +40,7 @@ def after(parameter: str) -> ColumnElement[Any]:
 
 def seconds(count: ColumnElement[Any]) -> ColumnElement[Any]:
     """A number of seconds as an interval."""
-    return literal_column("interval '1 second'", Interval) * count
+    return literal_column("interval '1 second'", Interval).op("*", return_type=Interval())(count)
 
 
 def limit_to(parameter: str = "limit") -> Any:

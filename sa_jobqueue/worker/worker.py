@@ -141,8 +141,9 @@ class Worker:
         for home in homes:
             setup.check_pool(home, self._concurrency)
         engine = setup.control_engine(homes[0])
+        jobs = self._models.table(self._models.job)
         with engine.connect() as connection:
-            check_schema(connection, self._models.table(self._models.job).schema)
+            check_schema(connection, jobs.schema, job_table=jobs.name)
         return engine, setup.control_engine(homes[0])
 
     def _new_shift(self, engine: Engine, keeper_engine: Engine, *, drain: bool) -> Shift:
