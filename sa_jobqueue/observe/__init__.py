@@ -8,9 +8,11 @@ from sa_jobqueue.observe.events import (
     Recovered,
     RunEnded,
     RunStarted,
+    RunUnrecorded,
     SweepDone,
     WorkerStarted,
     WorkerStopped,
+    WorkerStopping,
 )
 from sa_jobqueue.observe.logs import log_event
 
@@ -22,8 +24,10 @@ __all__ = [
     "Recovered",
     "RunEnded",
     "RunStarted",
+    "RunUnrecorded",
     "SweepDone",
     "WorkerStarted",
     "WorkerStopped",
+    "WorkerStopping",
     "log_event",
 ]

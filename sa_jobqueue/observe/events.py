@@ -15,9 +15,11 @@ __all__ = [
     "Recovered",
     "RunEnded",
     "RunStarted",
+    "RunUnrecorded",
     "SweepDone",
     "WorkerStarted",
     "WorkerStopped",
+    "WorkerStopping",
 ]
 
 
@@ -34,6 +36,13 @@ class WorkerStarted(Event):
 
     queues: tuple[str, ...]
     concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStopping(Event):
+    """A stop was asked for: nothing is claimed from now on, and ``running`` handlers are waited for."""
+
+    running: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,15 @@ class LeaseWasLost(Event):
 
     job: ClaimedJob
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnrecorded(Event):
+    """How a run ended could not be written down; unless it had committed, the job runs again after its lease."""
+
+    job: ClaimedJob
+    seconds: float
+    error: BaseException
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,11 @@ from sa_jobqueue.observe.events import (
     Recovered,
     RunEnded,
     RunStarted,
+    RunUnrecorded,
     SweepDone,
     WorkerStarted,
     WorkerStopped,
+    WorkerStopping,
 )
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob
@@ -36,6 +38,11 @@ def log_event(event: Event) -> None:
 @log_event.register
 def _(event: WorkerStarted) -> None:
     logger.info("%s: serving %s, %d at a time", event.worker, ", ".join(event.queues), event.concurrency)
+
+
+@log_event.register
+def _(event: WorkerStopping) -> None:
+    logger.info("%s: stopping; %d handlers still run", event.worker, event.running)
 
 
 @log_event.register
@@ -68,6 +75,17 @@ def _(event: LeaseWasLost) -> None:
         event.worker,
         _named(event.job),
         event.seconds,
+    )
+
+
+@log_event.register
+def _(event: RunUnrecorded) -> None:
+    logger.error(
+        "%s: the end of %s after %.3f s could not be recorded (%s); it runs again when its lease is over",
+        event.worker,
+        _named(event.job),
+        event.seconds,
+        _where(event.error),
     )
 
 

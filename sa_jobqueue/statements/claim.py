@@ -65,8 +65,8 @@ def claim_ready(models: Models) -> Select[Any]:
     job = models.table(models.job)
     lanes = (
         func.unnest(bindparam("tasks", type_=ARRAY(Text)), bindparam("leases", type_=ARRAY(Double)))
-        .table_valued("task", "lease", name="lanes")
-        .render_derived()
+        .table_valued("task", "lease")
+        .render_derived(name="lanes")
     )
     picked = (
         select(job.c.id, job.c.priority, job.c.visible_at, false().label("expired"), false().label("exhausted"))

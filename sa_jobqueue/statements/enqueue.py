@@ -78,7 +78,7 @@ def holders(models: Models) -> Select[Any]:
 
 def _given_rows() -> Any:
     arrays = [bindparam(name, type_=ARRAY(Text if kind is JSONB else kind)) for name, kind in COLUMNS.items()]
-    return func.unnest(*arrays).table_valued(*COLUMNS, with_ordinality="ordinality", name="given").render_derived()
+    return func.unnest(*arrays).table_valued(*COLUMNS, with_ordinality="ordinality").render_derived(name="given")
 
 
 def _stored(column: ColumnElement[Any], name: str) -> ColumnElement[Any]:

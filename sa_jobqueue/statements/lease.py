@@ -28,8 +28,8 @@ def heartbeat(models: Models) -> Select[Any]:
             bindparam("tokens", type_=numbers),
             bindparam("leases", type_=ARRAY(Double)),
         )
-        .table_valued("id", "token", "lease", name="beat")
-        .render_derived()
+        .table_valued("id", "token", "lease")
+        .render_derived(name="beat")
     )
     alive = and_(job.c.id == beat.c.id, job.c.token == beat.c.token, job.c.claimed_at.is_not(None))
     reached = (

@@ -41,7 +41,7 @@ def add(models: Models) -> Upsert:
     """Add the parallel arrays ``queues, tasks, metrics, buckets, counts`` to the current minute."""
     arrays = {"queues": Text, "tasks": Text, "metrics": Text, "buckets": SmallInteger, "counts": BigInteger}
     given = func.unnest(*(bindparam(name, type_=ARRAY(kind)) for name, kind in arrays.items()))
-    rows = given.table_valued("queue", "task", "metric", "bucket", "count", name="given").render_derived()
+    rows = given.table_valued("queue", "task", "metric", "bucket", "count").render_derived(name="given")
     return _adding(models, rows, rows.c.metric, rows.c.bucket, rows.c.count)
 
 

@@ -102,7 +102,7 @@ class Control:
 
 
 def _settle(jobs: JobSession, job: ClaimedJob, verdict: Verdict) -> Outcome:
-    error = verdict.error or verdict.ending
+    error = verdict.ending if verdict.error is None else verdict.error
     if verdict.ending is Ending.DUPLICATE:
         jobs.suppress(job)
         return Outcome.DUPLICATE

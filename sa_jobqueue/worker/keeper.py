@@ -20,6 +20,8 @@ __all__ = ["Keeper"]
 _PATIENCE = 1.0
 """Seconds that a cancelled handler gets to end by itself before its session is terminated and its slot refilled."""
 _LONGEST_TICK = 0.5
+_LAST_BEAT = 5.0
+"""Seconds that a beat which is under way gets to end when the worker stops."""
 
 
 class Keeper(threading.Thread):
@@ -61,8 +63,9 @@ class Keeper(threading.Thread):
             self._held.discard(run)
 
     def close(self) -> None:
-        """End the thread; leases that are still held will run out."""
+        """End the thread, unless the database holds it up; leases that are still held will run out."""
         self._closing.set()
+        self.join(_LAST_BEAT)
 
     def run(self) -> None:
         """Beat until closed."""
@@ -71,7 +74,7 @@ class Keeper(threading.Thread):
                 held = list(self._held)
             try:
                 self._keep(held, time.monotonic())
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the main loop is told, and raises it
                 if not is_infrastructure(error):
                     self._fatal(error)
                     return
@@ -83,21 +86,20 @@ class Keeper(threading.Thread):
         """Cancel what the handler does in the database, and its coroutine if it is one."""
         if run.condemn(reason):
             self._doomed[run] = time.monotonic() + _PATIENCE
-            run.with_backend(lambda pid: self._control.end_backend(pid, terminate=False))
             if run.interrupt is not None:
                 run.interrupt()
+            run.with_backend(lambda pid: self._control.end_backend(pid, terminate=False))
 
     def _keep(self, held: list[Run], now: float) -> None:
         self._beat([run for run in held if now - run.beaten >= run.task.visibility_timeout / 3 - self._tick], now)
         for run in held:
-            limit = run.task.time_limit
-            if limit is not None and now - run.started > limit:
+            if run.overdue(now):
                 self.end(run, Condemned.TIME_LIMIT)
         for run in [run for run, patience in self._doomed.items() if now > patience]:
-            del self._doomed[run]
             if not run.finished:
                 run.with_backend(lambda pid: self._control.end_backend(pid, terminate=True))
                 self._abandon(run)
+            del self._doomed[run]
 
     def _beat(self, due: list[Run], now: float) -> None:
         if not due:
@@ -105,7 +107,7 @@ class Keeper(threading.Thread):
         lost = set(self._control.heartbeat([(run.job, run.task.visibility_timeout) for run in due]))
         for run in due:
             run.beaten = now
-            if run.job in lost and not run.finished:
+            if run.job in lost and not run.settling:
                 self.end(run, Condemned.LEASE_LOST)
 
     def _report(self, error: Exception) -> None:

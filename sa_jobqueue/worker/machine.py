@@ -11,6 +11,9 @@ from enum import IntEnum
 
 __all__ = ["Machine", "Stopping"]
 
+_LAST_WAIT = 0.05
+"""Seconds between looks for the end of runs that were ended from outside."""
+
 
 class Stopping(IntEnum):
     """How far a stop has gone."""
@@ -59,10 +62,13 @@ class Machine:
         """Whether a sweep is due."""
         return not self.stopping and now >= self._sweep_at
 
-    def claimed(self, found: int, asked: int, now: float) -> None:
-        """A claim came back; if it found less than asked for, the queue is empty for now."""
+    def claimed(self, found: int) -> None:
+        """Jobs were claimed; each takes a slot."""
         self.running += found
-        if found < asked:
+
+    def polled(self, now: float) -> None:
+        """Every queue was asked; if slots are left, the queues are empty for now."""
+        if self.free:
             self._poll_at = now + self.poll_interval
 
     def swept(self, moved: int, now: float) -> None:
@@ -106,7 +112,9 @@ class Machine:
 
     def wait(self, now: float) -> float:
         """Seconds until something is due, if nothing happens before."""
+        if self.done():
+            return 0.0
         if self._stop_by is not None:
-            return max(self._stop_by - now, 0.0)
+            return max(self._stop_by - now, _LAST_WAIT)
         due = self._sweep_at if not self.free else min(self._poll_at, self._sweep_at)
         return max(due - now, 0.0)

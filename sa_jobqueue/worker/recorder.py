@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sa_jobqueue.errors import LeaseLost
-from sa_jobqueue.observe import Event, LeaseWasLost, Outage, RunEnded
+from sa_jobqueue.observe import Event, LeaseWasLost, RunEnded, RunUnrecorded
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.tally import Tally
-from sa_jobqueue.worker.verdict import Ending, Verdict, is_infrastructure, judge
+from sa_jobqueue.worker.verdict import Ending, Verdict, is_infrastructure, judge, root_cause
 
 __all__ = ["Recorder"]
 
@@ -32,44 +32,51 @@ class Recorder:
     give_up: threading.Event
 
     def conclude(self, run: Run, error: BaseException | None) -> None:
-        """Record the end of a run, unless somebody else has."""
+        """Record the end of a run, unless somebody else has; through an outage, try as long as its lease may live."""
+        self._conclude(run, error, within=run.task.visibility_timeout)
+
+    def give_up_on(self, run: Run) -> None:
+        """Record the end of a run whose handler hangs. The main loop cannot wait: one try, or the lease runs out."""
+        self._conclude(run, TimeoutError("the handler did not end when it was asked to"), within=0)
+
+    def _conclude(self, run: Run, error: BaseException | None, *, within: float) -> None:
         if not run.finish():
             return
         seconds = time.monotonic() - run.started
-        verdict = judge(error, run.job, run.task.backoff, run.condemned)
         outcome = None
         try:
-            outcome = self._record(run, verdict, seconds)
+            verdict = self._judge(run, error)
+            outcome = self._write(run, verdict, within)
+            self._tell(run, verdict, outcome, seconds)
+        except Exception as failure:  # noqa: BLE001 - a run that cannot be recorded must not take its thread along
+            self.emit(RunUnrecorded(self.control.worker, run.job, seconds, failure))
         finally:
             self.ended(run, outcome)
 
-    def _record(self, run: Run, verdict: Verdict, seconds: float) -> Outcome | None:
-        try:
-            outcome = self._write(run, verdict)
-        except LeaseLost:
-            outcome = Outcome.DONE if _unanswered(verdict) and self.control.committed(run.job) else None
-        except Exception as error:
-            if not is_infrastructure(error):
-                raise
-            self.emit(Outage(self.control.worker, error))
-            return None
-        if outcome is None:
-            self.emit(LeaseWasLost(self.control.worker, run.job, seconds))
-            return None
-        self.tally.ran(run.job, outcome, seconds)
-        delay = verdict.delay if outcome in {Outcome.RETRIED, Outcome.SNOOZED} else None
-        self.emit(RunEnded(self.control.worker, run.job, outcome, seconds, verdict.error, delay))
-        return outcome
+    def _judge(self, run: Run, error: BaseException | None) -> Verdict:
+        """What is committed is done, whatever happened on the way out."""
+        cause = None if run.committed else root_cause(error, run.first_error)
+        return judge(cause, run.job, run.task.backoff, run.condemned)
 
-    def _write(self, run: Run, verdict: Verdict) -> Outcome | None:
+    def _write(self, run: Run, verdict: Verdict, within: float) -> Outcome | None:
         if verdict.ending is Ending.DONE:
             return Outcome.DUPLICATE if run.job.duplicate else Outcome.DONE
         if verdict.ending is Ending.LOST:
             return None
-        within = run.task.visibility_timeout
-        return self.control.record(run.job, verdict, give_up=self.give_up, within=within)
+        try:
+            return self.control.record(run.job, verdict, give_up=self.give_up, within=within)
+        except LeaseLost:
+            return Outcome.DONE if _in_doubt(run, verdict) and self.control.committed(run.job) else None
+
+    def _tell(self, run: Run, verdict: Verdict, outcome: Outcome | None, seconds: float) -> None:
+        if outcome is None:
+            self.emit(LeaseWasLost(self.control.worker, run.job, seconds))
+            return
+        self.tally.ran(run.job, outcome, seconds)
+        delay = verdict.delay if outcome in {Outcome.RETRIED, Outcome.SNOOZED} else None
+        self.emit(RunEnded(self.control.worker, run.job, outcome, seconds, verdict.error, delay))
 
 
-def _unanswered(verdict: Verdict) -> bool:
-    """True if the connection broke, perhaps while the COMMIT was on its way."""
-    return verdict.error is not None and is_infrastructure(verdict.error)
+def _in_doubt(run: Run, verdict: Verdict) -> bool:
+    """True if the connection broke, or the run was ended from outside, perhaps while its COMMIT was on its way."""
+    return run.condemned is not None or (verdict.error is not None and is_infrastructure(verdict.error))

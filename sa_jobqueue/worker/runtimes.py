@@ -39,7 +39,8 @@ class ThreadRuntime:
 
     def _serve(self) -> None:
         while (run := self._waiting.get()) is not None:
-            self._end(run)
+            if run.begin():
+                self._end(run)
             if run.abandoned:
                 return
             self._idle.release()
@@ -82,6 +83,8 @@ class LoopRuntime:
         self._loop.close()
 
     def _spawn(self, run: Run) -> None:
+        if not run.begin():
+            return
         task = self._loop.create_task(self._end(run))
         run.interrupt = partial(_cancel_from_outside, self._loop, task)
         self._tasks.add(task)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Engine, create_engine
@@ -65,17 +66,22 @@ def home_engine(factory: Callable[[], Any], models: Models) -> Engine:
     return bind
 
 
-def control_engine(home: Engine) -> Engine:
+@contextmanager
+def control_engine(home: Engine) -> Iterator[Engine]:
     """An engine with the same connection settings and a pool of its own, in READ COMMITTED."""
     if home.dialect.name != "postgresql":
         msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
         raise WorkerMisconfigured(msg)
+    given: dict[str, Any] = {"hide_parameters": home.hide_parameters}
     if home.dialect.is_async or home.dialect.driver != "psycopg":
-        engine = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+        engine = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
     else:
-        engine = create_engine(home.url, pool=home.pool.recreate())
+        engine = create_engine(home.url, pool=home.pool.recreate(), **given)
     options = {**home.get_execution_options(), "isolation_level": "READ COMMITTED"}
-    return engine.execution_options(**options)
+    try:
+        yield engine.execution_options(**options)
+    finally:
+        engine.dispose()
 
 
 async def dispose(factory: Callable[[], AsyncSession]) -> None:

@@ -11,14 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 
-from sa_jobqueue.backoff import Backoff
-from sa_jobqueue.observe import Event, Outage, Recovered, RunStarted, SweepDone
+from sa_jobqueue.observe import Event, RunStarted, SweepDone, WorkerStopping
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.keeper import Keeper
 from sa_jobqueue.worker.machine import Machine
+from sa_jobqueue.worker.outages import Outages
 from sa_jobqueue.worker.recorder import Recorder
 from sa_jobqueue.worker.run import Condemned, Run
 from sa_jobqueue.worker.tally import Tally
@@ -26,7 +26,6 @@ from sa_jobqueue.worker.verdict import is_infrastructure
 
 __all__ = ["Shift"]
 
-_RECONNECT = Backoff(base=0.2, cap=10.0, jitter=0.2)
 _TALLY_INTERVAL = 2.0
 
 
@@ -48,7 +47,8 @@ class Shift:
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._runs: set[Run] = set()
         self._waiting_for: set[int] = set()
-        self._outages, self._tally_at, self._turn = 0, 0.0, 0
+        self._outages = Outages(control.worker, emit)
+        self._tally_at, self._turn = 0.0, 0
         self._give_up = threading.Event()
         self._tally = Tally()
         self._recorder = Recorder(control, self._tally, emit, self._ended, self._give_up)
@@ -63,9 +63,11 @@ class Shift:
                 self._step(start)
                 self._take(self._machine.wait(time.monotonic()))
         finally:
-            self._end_all()
-            self._write_tally(time.monotonic(), last=True)
-            self._keeper.close()
+            try:
+                self._end_all()
+                self._write_tally(time.monotonic(), last=True)
+            finally:
+                self._keeper.close()
 
     def conclude(self, run: Run, error: BaseException | None) -> None:
         """A handler has come back; from the thread that it ran on."""
@@ -73,7 +75,11 @@ class Shift:
 
     def stop(self) -> None:
         """Ask for a stop, from any thread or signal handler; a second time: at once."""
-        self._inbox.put(lambda: self._machine.stop(time.monotonic()))
+        self._inbox.put(self._on_stop)
+
+    def _on_stop(self) -> None:
+        self._machine.stop(time.monotonic())
+        self._emit(WorkerStopping(self._control.worker, self._machine.running))
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
         self._inbox.put(lambda: self._on_ended(run, outcome))
@@ -94,15 +100,14 @@ class Shift:
             return
         try:
             self._sweep(now)
+            self._take(0)  # a stop that was asked for during the sweep must come before the claim
             self._claim(now, start)
             self._ask_if_empty(now)
             self._write_tally(now)
         except Exception as error:
             if not is_infrastructure(error):
                 raise
-            self._on_outage(error, now)
-        else:
-            self._on_answer()
+            self._machine.outage(self._outages.failed(error), time.monotonic())
 
     def _take(self, timeout: float) -> None:
         """Wait for one thing to happen, then take everything else that has."""
@@ -123,22 +128,22 @@ class Shift:
             if swept.total:
                 self._emit(SweepDone(self._control.worker, queue, swept))
         self._machine.swept(moved, time.monotonic())
+        self._outages.answered()  # an outage makes a sweep due, so every outage ends here
 
     def _claim(self, now: float, start: Callable[[Run], None]) -> None:
         """Ask each queue in turn, a different one first each time, until the free slots are filled."""
-        wanted = self._machine.wants_jobs(now)
-        if not wanted:
+        if not self._machine.wants_jobs(now):
             return
         queues = list(self._lanes)
         self._turn += 1
-        claimed: list[ClaimedJob] = []
         for queue in queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]:
-            if len(claimed) < wanted:
-                claimed += self._control.claim(queue, wanted - len(claimed), self._lanes[queue])
-        self._machine.claimed(len(claimed), wanted, time.monotonic())
-        self._begin(claimed, start)
+            if self._machine.free:
+                self._begin(self._control.claim(queue, self._machine.free, self._lanes[queue]), start)
+        self._machine.polled(time.monotonic())
 
     def _begin(self, jobs: list[ClaimedJob], start: Callable[[Run], None]) -> None:
+        """Start what was claimed from one queue at once: the claim of the next queue may fail."""
+        self._machine.claimed(len(jobs))
         now = time.monotonic()
         runs = [Run(job, self._tasks[job.task], started=now, beaten=now) for job in jobs]
         self._runs.update(runs)
@@ -158,7 +163,7 @@ class Shift:
         self._runs.discard(run)
         self._keeper.drop(run)
         self._machine.finished()
-        if outcome in {Outcome.RETRIED, Outcome.SNOOZED}:
+        if self._machine.drain and outcome in {Outcome.RETRIED, Outcome.SNOOZED}:
             self._waiting_for.add(run.job.id)
         else:
             self._waiting_for.discard(run.job.id)
@@ -166,7 +171,7 @@ class Shift:
     def _give_up_on(self, run: Run) -> None:
         if not run.finished:
             self.abandoned += 1
-            self._recorder.conclude(run, TimeoutError("the handler did not end when it was asked to"))
+            self._recorder.give_up_on(run)
 
     def _end_all(self) -> None:
         """End the runs that are left from outside and give their jobs back."""
@@ -199,14 +204,3 @@ class Shift:
             self._tally.put_back(counts)
             if not (last and is_infrastructure(error)):
                 raise
-
-    def _on_outage(self, error: BaseException, now: float) -> None:
-        self._outages += 1
-        if self._outages == 1:
-            self._emit(Outage(self._control.worker, error))
-        self._machine.outage(_RECONNECT.seconds(self._outages), now)
-
-    def _on_answer(self) -> None:
-        if self._outages:
-            self._outages = 0
-            self._emit(Recovered(self._control.worker))

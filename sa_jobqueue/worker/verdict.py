@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from sqlalchemy.exc import DBAPIError
+import psycopg
+from sqlalchemy.exc import DBAPIError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sa_jobqueue.backoff import Backoff
@@ -14,6 +15,7 @@ from sa_jobqueue.errors import (
     ArgumentsMismatch,
     CommitRefused,
     DuplicateEffect,
+    InvalidArgument,
     LeaseLost,
     RejectJob,
     SnoozeJob,
@@ -22,7 +24,7 @@ from sa_jobqueue.errors import (
 from sa_jobqueue.values import ClaimedJob, to_seconds
 from sa_jobqueue.worker.run import Condemned
 
-__all__ = ["Ending", "Verdict", "is_infrastructure", "judge"]
+__all__ = ["Ending", "Verdict", "is_aftermath", "is_infrastructure", "judge", "root_cause"]
 
 
 class Ending(StrEnum):
@@ -66,6 +68,8 @@ _TRANSIENT = frozenset(
 _TRANSIENT_CLASSES = ("08", "53")
 """Connection exceptions, insufficient resources."""
 _IDLE_IN_TRANSACTION = "25P03"
+_ABORTED = "25P02"
+"""What the server answers to every statement after the one that failed."""
 
 
 def judge(
@@ -96,10 +100,18 @@ def _as_told(error: BaseException) -> Verdict | None:
             return Verdict(Ending.LOST, error=error)
         case RejectJob():
             return Verdict(Ending.REJECT, error=error)
-        case SnoozeJob(delay=delay):
-            return Verdict(Ending.SNOOZE, delay=timedelta(seconds=to_seconds("delay", delay)), error=error)
+        case SnoozeJob():
+            return _snoozed(error)
         case _:
             return None
+
+
+def _snoozed(error: SnoozeJob) -> Verdict | None:
+    """None for a delay that is none: then the handler has failed."""
+    try:
+        return Verdict(Ending.SNOOZE, delay=timedelta(seconds=to_seconds("delay", error.delay)), error=error)
+    except InvalidArgument:
+        return None
 
 
 def _by_blame(error: BaseException, job: ClaimedJob, backoff: Backoff) -> Verdict:
@@ -118,12 +130,34 @@ def is_infrastructure(error: BaseException) -> bool:
         return True
     if not isinstance(error, DBAPIError):
         return False
-    state = getattr(error.orig, "sqlstate", None)
+    state = _state(error)
     if state is None:
-        return error.connection_invalidated
+        # A connection that could not be made has neither a state nor anything to invalidate.
+        return error.connection_invalidated or isinstance(error.orig, psycopg.OperationalError)
     if state == _IDLE_IN_TRANSACTION:
         return False
     return error.connection_invalidated or state in _TRANSIENT or state.startswith(_TRANSIENT_CLASSES)
+
+
+def is_aftermath(error: BaseException) -> bool:
+    """True if the error says only that an earlier one has ended the transaction."""
+    return isinstance(error, PendingRollbackError) or (isinstance(error, DBAPIError) and _state(error) == _ABORTED)
+
+
+def root_cause(error: BaseException | None, first: BaseException | None) -> BaseException | None:
+    """The error to blame for a run that ended with ``error``: ``first`` if the handler had swallowed that one.
+
+    A flush may also fail for reasons of its own; SQLAlchemy quotes the reason in the error that follows.
+    """
+    if error is None or first is None or not is_aftermath(error):
+        return error
+    quoted = not isinstance(error, PendingRollbackError) or str(first) in str(error)
+    return first if quoted else error
+
+
+def _state(error: DBAPIError) -> str | None:
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    return state
 
 
 def _given_back(job: ClaimedJob) -> int:

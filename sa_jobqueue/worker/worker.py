@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.runtimes import LoopRuntime, ThreadRuntime
 from sa_jobqueue.worker.shift import Shift
+from sa_jobqueue.worker.signals import stopping_on_signals
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -96,7 +96,8 @@ class Worker:
         idle = to_seconds("idle_timeout", idle_timeout)
         self._handling = Handling(sessionmaker, async_sessionmaker, self._models, natural_keys_only, job_log, idle)
         self._shift: Shift | None = None
-        self._stop_early = threading.Event()
+        self._stop_early = False
+        self._stop_lock = threading.RLock()  # reentrant: stop() may be called by a signal handler, in the main thread
 
     def run(self, *, until_empty: bool = False) -> None:
         """Work until stopped; with ``until_empty``, until nothing is left to do.
@@ -109,42 +110,52 @@ class Worker:
             WorkerMisconfigured: if a pool is too small; names the number.
             SchemaMismatch: if the tables are missing or of another release.
         """
-        engine, keeper_engine = self._connect()
-        shift = self._shift = self._new_shift(engine, keeper_engine, drain=until_empty)
-        try:
-            with self._signals(shift), self._runtimes(shift) as start:
+        homes = self._homes()
+        with setup.control_engine(homes[0]) as engine, setup.control_engine(homes[0]) as keeper_engine:
+            self._check_tables(engine)
+            shift = self._new_shift(engine, keeper_engine, drain=until_empty)
+            with self._on_duty(shift), self._handling.errors.listening(homes), self._runtimes(shift) as start:
                 self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
-                if self._stop_early.is_set():
-                    shift.stop()
                 shift.work(start)
-        finally:
-            self._shift = None
-            engine.dispose()
-            keeper_engine.dispose()
         self._emit(WorkerStopped(self.name, shift.abandoned))
 
     def stop(self) -> None:
-        """Stop gracefully, from any thread; called again: at once."""
-        shift = self._shift
-        if shift is None:
-            self._stop_early.set()
-        else:
-            shift.stop()
+        """Stop gracefully, from any thread; called again: at once. Before :meth:`run`, its next call ends at once."""
+        with self._stop_lock:
+            if self._shift is None:
+                self._stop_early = True
+            else:
+                self._shift.stop()
 
-    def _connect(self) -> tuple[Engine, Engine]:
-        """Two engines of the worker's own: one for the loop and the records, one that only the keeper uses."""
-        homes = [
-            setup.home_engine(factory, self._models)
-            for factory in (self._sessions, self._async_sessions)
-            if factory is not None
-        ]
+    def _homes(self) -> list[Engine]:
+        """The application's engines, with pools that are large enough."""
+        factories = (factory for factory in (self._sessions, self._async_sessions) if factory is not None)
+        homes = [setup.home_engine(factory, self._models) for factory in factories]
         for home in homes:
             setup.check_pool(home, self._concurrency)
-        engine = setup.control_engine(homes[0])
+        return homes
+
+    def _check_tables(self, engine: Engine) -> None:
         jobs = self._models.table(self._models.job)
         with engine.connect() as connection:
             check_schema(connection, jobs.schema, job_table=jobs.name)
-        return engine, setup.control_engine(homes[0])
+
+    @contextmanager
+    def _on_duty(self, shift: Shift) -> Iterator[None]:
+        """Hand signals and calls of :meth:`stop` to the shift, those that came too early first."""
+        with stopping_on_signals(shift.stop):
+            self._take_over(shift)
+            try:
+                yield
+            finally:
+                self._take_over(None)
+
+    def _take_over(self, shift: Shift | None) -> None:
+        with self._stop_lock:
+            self._shift = shift
+            if shift is not None and self._stop_early:
+                shift.stop()
+            self._stop_early = False
 
     def _new_shift(self, engine: Engine, keeper_engine: Engine, *, drain: bool) -> Shift:
         machine = Machine(
@@ -181,15 +192,3 @@ class Worker:
                 subscriber(event)
             except Exception:
                 logger.exception("%s: a subscriber failed on %s", self.name, type(event).__name__)
-
-    @contextmanager
-    def _signals(self, shift: Shift) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {name: signal.signal(name, lambda *_: shift.stop()) for name in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for name, handler in before.items():
-                signal.signal(name, handler)

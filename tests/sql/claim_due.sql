@@ -1,0 +1,79 @@
+WITH picked AS MATERIALIZED (
+  SELECT jobqueue_job.id AS id, seen.priority AS priority, seen.visible_at AS visible_at, jobqueue_job.queue
+      AS queue, jobqueue_job.task AS task, jobqueue_job.status = 'claimed' AS expired, jobqueue_job.status =
+      'claimed' AND jobqueue_job.attempt >= jobqueue_job.max_attempts AS exhausted
+  FROM (
+    SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS visible_at,
+        jobqueue_job.token AS token, jobqueue_job.status AS status
+    FROM jobqueue_job
+    WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status = 'queued'
+    UNION ALL SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS
+        visible_at, jobqueue_job.token AS token, jobqueue_job.status AS status
+    FROM jobqueue_job
+    WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status IN ('scheduled', 'claimed') AND
+        jobqueue_job.visible_at <= statement_timestamp()
+  ) AS seen
+  JOIN jobqueue_job ON jobqueue_job.id = seen.id AND jobqueue_job.token = seen.token AND jobqueue_job.status =
+      seen.status AND jobqueue_job.visible_at = seen.visible_at
+  ORDER BY seen.priority, seen.visible_at, seen.id
+  LIMIT __[POSTCOMPILE_limit]
+  FOR NO KEY UPDATE OF jobqueue_job SKIP LOCKED
+), exhausted AS (
+  DELETE FROM jobqueue_job USING picked
+  WHERE jobqueue_job.id = picked.id AND picked.exhausted
+  RETURNING jobqueue_job.id, jobqueue_job.queue, jobqueue_job.task, jobqueue_job.args, jobqueue_job.headers,
+      jobqueue_job.status, jobqueue_job.priority, jobqueue_job.attempt, jobqueue_job.max_attempts,
+      jobqueue_job.token, jobqueue_job.visible_at, jobqueue_job.enqueued_at, jobqueue_job.claimed_at,
+      jobqueue_job.claimed_by, jobqueue_job.dedup_key, jobqueue_job.unique_key, jobqueue_job.errors
+), graves AS (
+  INSERT INTO jobqueue_dead_letter(job_id, queue, task, args, headers, priority, attempt, max_attempts, token,
+      enqueued_at, dedup_key, unique_key, errors, reason, died_at)
+  SELECT exhausted.id AS id, exhausted.queue AS queue, exhausted.task AS task, exhausted.args AS args,
+      exhausted.headers AS headers, exhausted.priority AS priority, exhausted.attempt AS attempt,
+      exhausted.max_attempts AS max_attempts, exhausted.token AS token, exhausted.enqueued_at AS enqueued_at,
+      exhausted.dedup_key AS dedup_key, exhausted.unique_key AS unique_key, CASE WHEN
+      (jsonb_array_length(exhausted.errors) >= :jsonb_array_length_1::INTEGER) THEN exhausted.errors - 0 ELSE
+      exhausted.errors END || jsonb_build_array(jsonb_build_object('attempt', exhausted.attempt, 'at',
+      statement_timestamp(), 'error', 'lease expired', 'worker', exhausted.claimed_by)) AS anon_1,
+      'lease_expired', statement_timestamp() AS statement_timestamp_1
+  FROM exhausted
+  RETURNING jobqueue_dead_letter.job_id
+), counted AS (
+  INSERT INTO jobqueue_rollup(minute, queue, task, metric, bucket, count)
+  SELECT date_trunc(:date_trunc_2::VARCHAR, statement_timestamp()) AS date_trunc_1, expiries.queue AS queue,
+      expiries.task AS task, expiries.metric AS metric, -1, expiries.count AS count
+  FROM (
+    SELECT picked.queue AS queue, picked.task AS task, CASE WHEN picked.exhausted THEN 'dead' ELSE 'requeued'
+        END AS metric, count(*) AS count
+    FROM picked
+    WHERE picked.expired
+    GROUP BY picked.queue, picked.task, picked.exhausted
+  ) AS expiries
+  ON CONFLICT (minute, queue, task, metric, bucket, shard) DO UPDATE
+  SET count = (jobqueue_rollup.count + excluded.count)
+), taken AS (
+  UPDATE jobqueue_job
+  SET status='claimed', attempt= (jobqueue_job.attempt + :attempt_1::INTEGER), token= (jobqueue_job.token +
+      :token_1::BIGINT), visible_at= (statement_timestamp() + :lease), claimed_at=statement_timestamp (),
+      claimed_by=:worker::VARCHAR, errors=CASE WHEN picked.expired THEN CASE WHEN
+      (jsonb_array_length(jobqueue_job.errors) >= :jsonb_array_length_2::INTEGER) THEN jobqueue_job.errors - 0
+      ELSE jobqueue_job.errors END || jsonb_build_array(jsonb_build_object('attempt', jobqueue_job.attempt,
+      'at', statement_timestamp(), 'error', 'lease expired', 'worker', jobqueue_job.claimed_by)) ELSE
+      jobqueue_job.errors END
+  FROM picked
+  WHERE jobqueue_job.id = picked.id AND NOT picked.exhausted
+  RETURNING jobqueue_job.id, jobqueue_job.queue, jobqueue_job.task, jobqueue_job.args, jobqueue_job.headers,
+      jobqueue_job.priority, jobqueue_job.attempt, jobqueue_job.max_attempts, jobqueue_job.token,
+      jobqueue_job.visible_at, jobqueue_job.enqueued_at, jobqueue_job.claimed_at, jobqueue_job.claimed_by,
+      jobqueue_job.dedup_key, jobqueue_job.unique_key
+)
+SELECT taken.id, taken.queue, taken.task, taken.args, taken.headers, taken.priority, taken.attempt,
+    taken.max_attempts, taken.token, taken.visible_at, taken.enqueued_at, taken.claimed_at, taken.claimed_by,
+    taken.dedup_key, taken.unique_key, EXISTS(
+  SELECT *
+  FROM jobqueue_dedup_key
+  WHERE jobqueue_dedup_key.scope = taken.task AND jobqueue_dedup_key.key = taken.dedup_key
+) AS duplicate, picked.expired
+FROM picked
+LEFT OUTER JOIN taken ON taken.id = picked.id
+ORDER BY picked.priority, picked.visible_at, picked.id

@@ -1,0 +1,31 @@
+WITH before AS MATERIALIZED (
+  SELECT jobqueue_job.id AS id, jobqueue_job.queue AS queue, jobqueue_job.task AS task, jobqueue_job.args AS
+      args, jobqueue_job.headers AS headers, jobqueue_job.status AS status, jobqueue_job.priority AS priority,
+      jobqueue_job.attempt AS attempt, jobqueue_job.max_attempts AS max_attempts, jobqueue_job.token AS token,
+      jobqueue_job.visible_at AS visible_at, jobqueue_job.enqueued_at AS enqueued_at, jobqueue_job.claimed_at
+      AS claimed_at, jobqueue_job.claimed_by AS claimed_by, jobqueue_job.dedup_key AS dedup_key,
+      jobqueue_job.unique_key AS unique_key, jobqueue_job.errors AS errors
+  FROM jobqueue_job
+  WHERE jobqueue_job.id = :for_id::BIGINT AND jobqueue_job.token = :for_token::BIGINT AND
+      jobqueue_job.claimed_at IS NOT NULL
+  FOR NO KEY UPDATE
+), logged AS (
+  INSERT INTO jobqueue_job_log(job_id, worker, outcome, finished_at, queue, task, attempt, enqueued_at,
+      claimed_at)
+  SELECT before.id AS id, before.claimed_by AS claimed_by, 'retried', statement_timestamp() AS
+      statement_timestamp_1, before.queue AS queue, before.task AS task, before.attempt AS attempt,
+      before.enqueued_at AS enqueued_at, before.claimed_at AS claimed_at
+  FROM before
+), changed AS (
+  UPDATE jobqueue_job
+  SET status='scheduled', visible_at= (statement_timestamp() + :delay), claimed_at=NULL, claimed_by=NULL,
+      errors= (CASE WHEN (jsonb_array_length(jobqueue_job.errors) >= :jsonb_array_length_1::INTEGER) THEN
+      jobqueue_job.errors - 0 ELSE jobqueue_job.errors END || jsonb_build_array(jsonb_build_object('attempt',
+      jobqueue_job.attempt, 'at', statement_timestamp(), 'error', :error::VARCHAR, 'worker',
+      jobqueue_job.claimed_by)))
+  FROM before
+  WHERE jobqueue_job.id = before.id
+  RETURNING jobqueue_job.id, jobqueue_job.visible_at
+)
+SELECT changed.id, changed.visible_at
+FROM changed

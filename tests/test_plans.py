@@ -1,0 +1,168 @@
+"""Each statement of the poll path has its index, however many rows of the wrong kind lie around, and reads few rows.
+
+The statements are caught as the driver gets them, then explained as prepared statements: with the generic plan that a
+connection falls back to after some executions, and with the plan that the planner prefers.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy.orm import Session
+
+from sa_jobqueue import ClaimedJob, JobSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sqlalchemy import Engine
+
+    from tests.database import Databases
+
+CROWD = """
+INSERT INTO jobqueue_job (queue, task, status, visible_at, claimed_at, priority, attempt, token)
+SELECT queue, 't', status, statement_timestamp() + due, CASE status WHEN 'claimed' THEN statement_timestamp() END,
+       n % 10, (status = 'claimed')::int, (status = 'claimed')::int
+FROM (VALUES ('other', 'queued', interval '-1 hour', 200000), ('main', 'scheduled', interval '1 day', 200000),
+             ('main', 'claimed', interval '1 hour', 200000), ('other', 'claimed', interval '-1 second', 5),
+             ('main', 'queued', interval '-1 minute', 20), ('main', 'claimed', interval '-1 second', 5))
+     AS kinds (queue, status, due, count), generate_series(1, count) AS n;
+INSERT INTO jobqueue_dedup_key (scope, key, job_id) SELECT 't', 'key ' || n, n FROM generate_series(1, 200000) AS n;
+"""
+READY, DUE, KEY = "ix_jobqueue_job_ready", "ix_jobqueue_job_due", "pk_jobqueue_job"
+JOBS = "jobqueue_job"
+
+Statement = tuple[str, dict[str, Any]]
+Node = dict[str, Any]
+
+OPERATIONS: dict[str, tuple[Callable[[JobSession, ClaimedJob], object], set[str]]] = {
+    "claim_ready": (lambda jobs, _: jobs.claim_ready("main", limit=10, leases={"t": 30.0}), {READY, KEY}),
+    "claim_due": (lambda jobs, _: jobs.claim_many("main", limit=10), {READY, DUE, KEY}),
+    "claim_one": (lambda jobs, _: jobs.claim("main"), {READY, DUE, KEY}),
+    "heartbeat": (lambda jobs, job: jobs.heartbeat([job] * 10), {KEY}),
+    "ack": (lambda jobs, job: jobs.ack(job), {KEY}),
+    "suppress": (lambda jobs, job: jobs.suppress(job), {KEY}),
+    "retry": (lambda jobs, job: jobs.fail(job, "x"), {KEY}),
+    "release": (lambda jobs, job: jobs.release(job), {KEY}),
+    "snooze": (lambda jobs, job: jobs.snooze(job, 1), {KEY}),
+    "bury": (lambda jobs, job: jobs.reject(job, "x"), {KEY}),
+    "sweep": (lambda jobs, _: jobs.sweep(queues=["main"]), {DUE, KEY}),
+    "queues to sweep": (lambda jobs, _: jobs.sweep(0), {DUE, KEY}),
+}
+
+
+@pytest.fixture(scope="module")
+def crowded(databases: Databases, template: str) -> Iterator[Engine]:
+    """200,000 rows of every kind that is not wanted; 20 ready and 5 expired ones that are."""
+    with databases.fresh(template) as url:
+        engine = create_engine(make_url(url))
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.execute(text(CROWD))
+            connection.execute(text("VACUUM ANALYZE"))
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def owned(crowded: Engine) -> ClaimedJob:
+    """One of the 200,000 claimed jobs, as its owner knows it."""
+    with Session(crowded) as session:
+        claimed = JobSession(session).claim("main")
+        session.rollback()
+        row = session.execute(text("SELECT id, token FROM jobqueue_job WHERE visible_at > now() AND token = 1 LIMIT 1"))
+        job_id, token = row.one()
+        return replace(claimed, id=job_id, token=token)
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_statement_of_the_loop_reads_jobs_by_its_indexes_and_few_of_them(
+    operation: str, mode: str, crowded: Engine, owned: ClaimedJob
+) -> None:
+    work, indexes = OPERATIONS[operation]
+    used, read = set(), 0
+    for statement in _sent_by(work, crowded, owned):
+        for node in _explained(statement, mode, crowded):
+            assert (node["Node Type"], node.get("Relation Name")) != ("Seq Scan", JOBS)
+            used |= {node.get("Index Name")} & {READY, DUE, KEY}
+            read += _rows_read(node)
+    assert used == indexes
+    assert read <= 150
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
+@pytest.mark.parametrize("limit", [1, 10, 100])
+def test_a_claim_reads_no_more_of_a_long_queue_than_it_takes(
+    limit: int, mode: str, crowded: Engine, owned: ClaimedJob
+) -> None:
+    def claim(jobs: JobSession, _: ClaimedJob) -> object:
+        return jobs.claim_many("other", limit=limit)
+
+    (statement,) = _sent_by(claim, crowded, owned)
+    nodes = _explained(statement, mode, crowded)
+    (queued,) = [node for node in nodes if node.get("Index Name") == READY]
+    assert queued["Node Type"] == "Index Scan"
+    assert queued["Actual Rows"] <= limit + 1
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
+@pytest.mark.parametrize("operation", ["ack", "claim_due"])
+def test_the_dedup_key_is_looked_up_by_its_primary_key(
+    operation: str, mode: str, crowded: Engine, owned: ClaimedJob
+) -> None:
+    (statement,) = _sent_by(OPERATIONS[operation][0], crowded, owned)
+    lookups = [
+        node for node in _explained(statement, mode, crowded) if node.get("Relation Name") == "jobqueue_dedup_key"
+    ]
+    reads = {(node["Node Type"], node.get("Index Name")) for node in lookups if node["Node Type"] != "ModifyTable"}
+    assert reads <= {("Index Only Scan", "pk_jobqueue_dedup_key"), ("Index Scan", "pk_jobqueue_dedup_key")}
+    assert reads
+
+
+def _sent_by(work: Callable[[JobSession, ClaimedJob], object], engine: Engine, job: ClaimedJob) -> list[Statement]:
+    """What an operation sends to the server; it is rolled back."""
+    sent: list[Statement] = []
+
+    def record(_connection: Any, _cursor: Any, sql: str, values: Any, *_: Any) -> None:
+        sent.append((sql, values))
+
+    event.listen(engine, "before_cursor_execute", record)
+    with Session(engine) as session:
+        work(JobSession(session), job)
+        session.rollback()
+    event.remove(engine, "before_cursor_execute", record)
+    return sent
+
+
+def _explained(statement: Statement, mode: str, engine: Engine) -> list[Node]:
+    """Prepare the statement as psycopg does, run it under EXPLAIN ANALYZE, roll it back."""
+    sql, values = statement
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", sql)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda match: f"${names.index(match[1]) + 1}", sql).replace("%%", "%")
+    call = f"probe({', '.join(['%s'] * len(names))})" if names else "probe"
+    with engine.connect() as connection, psycopg.ClientCursor(connection.connection.dbapi_connection) as cursor:
+        cursor.execute(f"SET LOCAL plan_cache_mode = {mode}")
+        cursor.execute(f"PREPARE probe AS {numbered}")
+        cursor.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE {call}", [values[name] for name in names])
+        ((plan,),) = cursor.fetchall()
+        connection.rollback()
+        cursor.execute("DEALLOCATE probe")
+    return list(_nodes(plan[0]["Plan"]))
+
+
+def _nodes(node: Node) -> Iterator[Node]:
+    yield node
+    for child in node.get("Plans", ()):
+        yield from _nodes(child)
+
+
+def _rows_read(node: Node) -> float:
+    """Rows of the jobs table that a scan gave or threw away, in all its loops."""
+    if node.get("Relation Name") != JOBS or not node["Node Type"].endswith("Scan"):
+        return 0
+    return (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
