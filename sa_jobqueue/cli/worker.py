@@ -1,0 +1,116 @@
+"""``sa-jobqueue worker``: run the handlers of an application."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker
+
+from sa_jobqueue.cli.database import connect_arguments, find_url
+from sa_jobqueue.cli.loading import load
+from sa_jobqueue.cli.options import Url
+from sa_jobqueue.cli.problems import MISUSED, Problem
+from sa_jobqueue.cli.signals import ending_on
+from sa_jobqueue.tasks import TaskRegistry
+from sa_jobqueue.worker import Worker
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+__all__ = ["worker"]
+
+
+def worker(
+    *,
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:NAME", help="A TaskRegistry, such as myapp.jobs:tasks, or a ready Worker.")
+    ],
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--queue", "-q", help="Serve this queue; repeatable. Default: those of the tasks."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", min=1, help="Handlers at the same time.  [default: 8]")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Its name in claimed_by; unique among live workers.")] = None,
+    poll_interval: Annotated[
+        float | None, typer.Option(min=0.01, help="Seconds between polls of an empty queue.")
+    ] = None,
+    sweep_interval: Annotated[float | None, typer.Option(min=0.01, help="Seconds between sweeps.")] = None,
+    grace: Annotated[
+        float | None, typer.Option(min=0.0, help="Seconds that running handlers get after SIGTERM.")
+    ] = None,
+    job_log: Annotated[bool, typer.Option("--job-log", help="Record every run in the job log.")] = False,
+    natural_keys_only: Annotated[
+        bool, typer.Option("--natural-keys-only", help="No dedup rows for jobs without a dedup key.")
+    ] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="Exit when everything is done.")] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error; to stderr.")] = "info",
+    url: Url = None,
+) -> None:
+    """Run jobs until SIGTERM or Ctrl-C; a second one ends it at once. Both give back what was not done."""
+    _log_to_stderr(log_level)
+    given = {
+        "queues": queues,
+        "concurrency": concurrency,
+        "name": name,
+        "poll_interval": poll_interval,
+        "sweep_interval": sweep_interval,
+        "grace": grace,
+        "job_log": job_log or None,
+        "natural_keys_only": natural_keys_only or None,
+    }
+    settings = {setting: value for setting, value in given.items() if value is not None}
+    # Until the worker listens itself: nothing is claimed yet, so code 0; and pid 1 has no default action for a signal.
+    with ending_on(signal.SIGTERM, code=0) as check, ExitStack() as owned:
+        chosen = _choose(load(target, TaskRegistry, Worker), target, url, settings, owned)
+        check()
+        chosen.run(until_empty=until_empty)
+
+
+def _choose(
+    found: TaskRegistry | Worker, target: str, url: str | None, settings: dict[str, Any], owned: ExitStack
+) -> Worker:
+    if isinstance(found, TaskRegistry):
+        return _build(found, target, find_url(url), settings, owned)
+    surplus = ["--queue" if name == "queues" else f"--{name.replace('_', '-')}" for name in settings]
+    if surplus := surplus + (["--url"] if url else []):
+        msg = f"{target} is a Worker with settings of its own; drop {', '.join(surplus)}, or name its TaskRegistry"
+        raise Problem(msg, code=MISUSED)
+    return found
+
+
+def _build(tasks: TaskRegistry, target: str, url: URL, settings: dict[str, Any], owned: ExitStack) -> Worker:
+    if not len(tasks):
+        msg = f"{target} has no tasks: name the module that declares them, or import it there"
+        raise Problem(msg)
+    pool = {"pool_size": settings.get("concurrency", 8), "max_overflow": 0}
+    options = {**pool, "pool_pre_ping": True, "hide_parameters": True, "connect_args": connect_arguments(url)}
+    engine = create_engine(url, **options)
+    owned.callback(engine.dispose)
+    if any(task.is_async for task in tasks):
+        settings = {**settings, "async_sessionmaker": _async_factory(url, options)}
+    return Worker(tasks, sessionmaker(engine), **settings)
+
+
+def _async_factory(url: URL, options: dict[str, Any]) -> Any:
+    """Imported on demand: an application without async handlers needs no greenlet."""
+    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine  # noqa: PLC0415
+
+    try:
+        return async_sessionmaker(create_async_engine(url, **options))
+    except ImportError as error:
+        msg = f"async handlers need greenlet: pip install 'sa-jobqueue[async]' ({error})"
+        raise Problem(msg) from None
+
+
+def _log_to_stderr(level: str) -> None:
+    if level.upper() not in {"DEBUG", "INFO", "WARNING", "ERROR"}:
+        msg = f"--log-level {level!r} is none of debug, info, warning, error"
+        raise Problem(msg, code=MISUSED)
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)-7s %(name)s: %(message)s")
