@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import DEFAULT_VISIBILITY_TIMEOUT, JobSession
 from sa_jobqueue.values import (
+    DEFAULT_MAX_ATTEMPTS,
     DEFAULT_QUEUE,
     Acked,
     ClaimedJob,
@@ -51,9 +52,23 @@ class AsyncJobSession:
             "job_log": job_log,
         }
 
-    async def enqueue(self, task: str, args: Mapping[str, Any] | None = None, **options: Any) -> EnqueuedJob:
+    async def enqueue(
+        self,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        queue: str = DEFAULT_QUEUE,
+        priority: int = 0,
+        delay: timedelta | float | None = None,
+        run_at: datetime | None = None,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+        dedup_key: str | None = None,
+        unique_key: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+    ) -> EnqueuedJob:
         """See :meth:`JobSession.enqueue`."""
-        return await self._run(lambda jobs: jobs.enqueue(task, args, **options))
+        new = NewJob(task, args, queue, priority, delay, run_at, max_attempts, dedup_key, unique_key, headers)
+        return (await self.enqueue_many([new]))[0]
 
     async def enqueue_many(self, jobs: Iterable[NewJob]) -> list[EnqueuedJob]:
         """See :meth:`JobSession.enqueue_many`."""
@@ -124,9 +139,16 @@ class AsyncJobSession:
         """See :meth:`JobSession.sweep`."""
         return await self._run(lambda jobs: jobs.sweep(limit, queues=queues))
 
-    async def redrive(self, job_ids: int | Iterable[int] | None = None, **options: Any) -> Redriven:
+    async def redrive(
+        self,
+        job_ids: int | Iterable[int] | None = None,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        limit: int = 1_000,
+    ) -> Redriven:
         """See :meth:`JobSession.redrive`."""
-        return await self._run(lambda jobs: jobs.redrive(job_ids, **options))
+        return await self._run(lambda jobs: jobs.redrive(job_ids, queue=queue, task=task, limit=limit))
 
     async def cancel(self, job_id: int, *, reason: str = "cancelled by an operator", keep: bool = True) -> bool:
         """See :meth:`JobSession.cancel`."""

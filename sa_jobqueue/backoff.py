@@ -36,7 +36,7 @@ class Backoff:
     base: float = 2.0
     cap: float = 600.0
     jitter: float = 1.0
-    _random: random.Random = field(default_factory=random.Random, repr=False, compare=False)
+    _random: random.Random = field(default_factory=random.SystemRandom, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _SHORTEST <= self.base <= self.cap <= _LONGEST:

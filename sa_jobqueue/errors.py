@@ -10,6 +10,7 @@
     │   └── InvalidPayload        names the path of the value that JSON or PostgreSQL cannot store
     ├── UnsupportedDatabase       not PostgreSQL, or an isolation level that cannot hold a lock
     ├── SchemaMismatch            our tables are missing, or are of another release
+    ├── MigrationBlocked          a table lock was not to be had in time; nothing was changed
     ├── UnknownTask               (also a LookupError) no handler of that name is registered
     ├── ArgumentsMismatch         the stored arguments do not fit the handler's signature
     ├── TimeLimitExceeded         a run was ended from outside
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidPayload",
     "JobQueueError",
     "LeaseLost",
+    "MigrationBlocked",
     "RejectJob",
     "SchemaMismatch",
     "SnoozeJob",
@@ -76,8 +78,8 @@ class DuplicateEffect(JobQueueError):
     def __init__(self, job_id: int, scope: str, key: str) -> None:
         self.job_id, self.scope, self.key = job_id, scope, key
         super().__init__(
-            f"job {job_id}: the effect of dedup key {key!r} (scope {scope!r}) exists already. Roll back, then "
-            f"acknowledge without the effect: suppress(job); or ask once(job) before the effect."
+            f"job {job_id}: the effect of dedup key {key!r} (scope {scope!r}) exists already. Roll back; then "
+            f"suppress(job) if its claim was committed before, else claim it again; or ask once(job) before the effect."
         )
 
 
@@ -99,6 +101,10 @@ class UnsupportedDatabase(JobQueueError):
 
 class SchemaMismatch(JobQueueError):
     """The tables are missing or belong to a release that this one cannot serve."""
+
+
+class MigrationBlocked(JobQueueError):
+    """A lock was not to be had in time; nothing was changed, and the migration can simply be run again."""
 
 
 class UnknownTask(JobQueueError, LookupError):

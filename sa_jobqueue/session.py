@@ -7,13 +7,14 @@ begins the session's transaction if there is none, and which never flushes half-
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sa_jobqueue import rates
 from sa_jobqueue.backoff import Backoff
-from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, LeaseLost, UnsupportedDatabase
+from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, JobQueueError, LeaseLost, UnsupportedDatabase
 from sa_jobqueue.fence import Fence, fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.payload import clean_text
@@ -45,6 +46,8 @@ ERROR_CHARACTERS = 4_000
 """Longest error text that is stored; the rest is cut off."""
 
 _ENQUEUE_TRIES = 5
+_STEPPED_OVER = 1_000
+"""Rows at the head of a queue that others may hold locked; a claim looks no further behind them."""
 
 
 class JobSession:
@@ -143,10 +146,11 @@ class JobSession:
         """Claim up to ``limit`` jobs in the order of :meth:`claim`; only rows returned or buried get locked."""
         check_name("queue", queue)
         seconds = to_seconds("visibility_timeout", visibility_timeout, least=0.001)
-        given = {"for_queue": queue, "worker": worker, "lease": timedelta(seconds=seconds)}
+        given: dict[str, Any] = {"for_queue": queue, "worker": worker, "lease": timedelta(seconds=seconds)}
         claimed: list[ClaimedJob] = []
         while (wanted := limit - len(claimed)) > 0:
-            rows = self._locking(claim.claim_due(self._models), given | {"limit": wanted}).all()
+            given |= {"limit": wanted, "reach": wanted + _STEPPED_OVER}
+            rows = self._locking(claim.claim_due(self._models), given).all()
             claimed += [_claimed(row) for row in rows if row.id is not None]
             if len(rows) < wanted:
                 break
@@ -225,8 +229,13 @@ class JobSession:
 
         Raises:
             LeaseLost: the token is stale.
+            InvalidArgument: there is no such effect; the job is left as it is.
         """
-        self._settle(job, settle.suppress(self._models, log=self._log), "ack")
+        row = self._settle(job, settle.suppress(self._models, log=self._log), "ack")
+        if not row.exists:
+            self._fence.settled.discard(job.id)
+            msg = f"job {job.id} has no effect to be a duplicate of; do the work, then ack(job)"
+            raise InvalidArgument(msg)
         return Acked(job.id, duplicate=True)
 
     def fail(self, job: ClaimedJob, error: BaseException | str, retry_in: timedelta | float | None = None) -> Failed:
@@ -245,7 +254,7 @@ class JobSession:
         return Failed(job.id, dead=False, retry_at=row.visible_at)
 
     def release(self, job: ClaimedJob) -> None:
-        """Give the job back unharmed: queued at its old place, attempt not counted. Raises LeaseLost."""
+        """Give the job back unharmed: runnable since it was claimed, attempt not counted. Raises LeaseLost."""
         self._settle(job, settle.release(self._models, log=self._log), "release")
 
     def snooze(self, job: ClaimedJob, delay: timedelta | float) -> datetime:
@@ -298,6 +307,7 @@ class JobSession:
 
     def stats(self, *, window: timedelta = timedelta(minutes=5)) -> list[QueueStats]:
         """Counts per queue, and what ran within ``window``: throughput, re-queues, p50 and p99 of the run time."""
+        to_seconds("window", window, least=1)
         live = self._execute(operate.live(self._models), {}).mappings().all()
         dead = self._execute(operate.buried(self._models), {}).mappings().all()
         recent = self._execute(rollup.window(self._models), {"window": window}).all()
@@ -315,21 +325,39 @@ class JobSession:
         return [EnqueuedJob(row.id, created=True, status=State(row.status)) for row in made]
 
     def _insert_keyed(self, jobs: Sequence[NewJob]) -> dict[str, EnqueuedJob]:
-        """One answer a key. A holder may finish between our insert and our look at it: then the key is free again."""
-        missing = {job.unique_key: job for job in reversed(jobs) if job.unique_key is not None}
-        answers: dict[str, EnqueuedJob] = {}
+        """One answer a key. A holder may finish between our insert and our look at it: then the key is free again.
+
+        All is tried again then, from a savepoint: a lower key taken while higher ones are held would break the order
+        that keeps two bulk calls from waiting for each other in a circle. (The savepoint of the connection, not of
+        the session: that one would flush the caller's objects.)
+        """
+        first = {job.unique_key: job for job in reversed(jobs) if job.unique_key is not None}
         for _ in range(_ENQUEUE_TRIES):
-            made = self._execute(enqueue.enqueue_many(self._models, unique=True), _arrays(list(missing.values())))
-            answers |= {row.unique_key: EnqueuedJob(row.id, created=True, status=State(row.status)) for row in made}
-            if missing := {key: job for key, job in missing.items() if key not in answers}:
-                held = self._execute(enqueue.holders(self._models), {"keys": list(missing)})
-                answers |= {
-                    row.unique_key: EnqueuedJob(row.id, created=False, status=State(row.status)) for row in held
-                }
-            if not (missing := {key: job for key, job in missing.items() if key not in answers}):
-                return answers
-        msg = f"the holders of unique_key {sorted(missing)} came and went {_ENQUEUE_TRIES} times; enqueue again"
-        raise InvalidArgument(msg)
+            with self._undoable(several=len(first) > 1) as undo:
+                answers = self._made_or_held(first)
+                if len(answers) == len(first):
+                    return answers
+                undo()
+        msg = f"a holder of one of the unique keys came and went {_ENQUEUE_TRIES} times; enqueue again"
+        raise JobQueueError(msg)
+
+    @contextmanager
+    def _undoable(self, *, several: bool) -> Iterator[Callable[[], None]]:
+        """A savepoint, where more than one key can be held; in AUTOCOMMIT none is held, and there is no savepoint."""
+        connection = self._connection()
+        if not several or _in_autocommit(connection):
+            yield lambda: None
+            return
+        with connection.begin_nested() as savepoint:
+            yield savepoint.rollback
+
+    def _made_or_held(self, wanted: Mapping[str, NewJob]) -> dict[str, EnqueuedJob]:
+        rows = self._execute(enqueue.enqueue_many(self._models, unique=True), _arrays(list(wanted.values()))).all()
+        answers = {row.unique_key: EnqueuedJob(row.id, created=True, status=State(row.status)) for row in rows}
+        if missing := list(wanted.keys() - answers.keys()):
+            held = self._execute(enqueue.holders(self._models), {"keys": missing})
+            answers |= {row.unique_key: EnqueuedJob(row.id, created=False, status=State(row.status)) for row in held}
+        return answers
 
     def _rely_on(self, claimed: list[ClaimedJob]) -> list[ClaimedJob]:
         for job in claimed:
@@ -374,13 +402,17 @@ class JobSession:
 
     def _locking(self, statement: Executable, given: Mapping[str, Any]) -> Any:
         connection = self._connection()
-        if getattr(connection.connection.dbapi_connection, "autocommit", False):
+        if _in_autocommit(connection):
             msg = (
                 "this connection is in isolation level AUTOCOMMIT, where a row lock ends with its statement and two "
                 "workers get the same job; give the engine isolation_level='READ COMMITTED'"
             )
             raise UnsupportedDatabase(msg)
         return connection.execute(statement, given)
+
+
+def _in_autocommit(connection: Connection) -> bool:
+    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
 def _claimed(row: Row[Any]) -> ClaimedJob:

@@ -100,7 +100,7 @@ class HostApp:
             cwd=self.folder,
             env=environment(self.folder, self.package),
             text=True,
-            timeout=60,
+            timeout=110,
             check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -46,7 +46,7 @@ OPERATIONS: dict[str, tuple[Callable[[JobSession, ClaimedJob], object], set[str]
     "claim_one": (lambda jobs, _: jobs.claim("main"), {READY, DUE, KEY}),
     "heartbeat": (lambda jobs, job: jobs.heartbeat([job] * 10), {KEY}),
     "ack": (lambda jobs, job: jobs.ack(job), {KEY}),
-    "suppress": (lambda jobs, job: jobs.suppress(job), {KEY}),
+    "suppress": (lambda jobs, job: (jobs.once(job), jobs.suppress(job)), {KEY}),
     "retry": (lambda jobs, job: jobs.fail(job, "x"), {KEY}),
     "release": (lambda jobs, job: jobs.release(job), {KEY}),
     "snooze": (lambda jobs, job: jobs.snooze(job, 1), {KEY}),

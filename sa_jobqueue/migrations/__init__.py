@@ -9,8 +9,8 @@ All of them write the version into the one row of ``jobqueue_schema_version``, w
 
 from __future__ import annotations
 
+from sa_jobqueue.errors import MigrationBlocked
 from sa_jobqueue.migrations.autogenerate import include_object
-from sa_jobqueue.migrations.guards import MigrationBlocked
 from sa_jobqueue.migrations.host import downgrade, upgrade
 from sa_jobqueue.migrations.installed import check_schema, installed_version
 from sa_jobqueue.migrations.steps import LATEST

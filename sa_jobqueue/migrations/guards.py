@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from sa_jobqueue.errors import JobQueueError, UnsupportedDatabase
+from sa_jobqueue.errors import MigrationBlocked, UnsupportedDatabase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["MigrationBlocked", "require_postgresql", "short_lock_timeout", "wait_for_turn"]
+__all__ = ["require_postgresql", "short_lock_timeout", "wait_for_turn"]
 
 LOCK_NOT_AVAILABLE: Final = "55P03"
 
@@ -33,10 +33,6 @@ _TURN: Final = text("SELECT pg_advisory_xact_lock(hashtextextended('sa_jobqueue 
 _TRANSACTION: Final = text(
     "SELECT current_setting('transaction_isolation'), coalesce(current_setting('sa_jobqueue.lock_timeout', true), '')"
 )
-
-
-class MigrationBlocked(JobQueueError):
-    """A lock was not to be had in time; nothing was changed, and the migration can simply be run again."""
 
 
 def require_postgresql(dialect: str) -> None:

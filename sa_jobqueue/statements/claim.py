@@ -24,6 +24,7 @@ from sqlalchemy import (
     false,
     func,
     select,
+    true,
     union_all,
     update,
 )
@@ -98,45 +99,52 @@ def claim_due(models: Models) -> Select[Any]:
 
 
 def _pick_runnable(job: Table) -> CTE:
-    """Merge two index scans in claim order, and lock as many rows as are asked for.
+    """Lock rows one by one in claim order, until as many are held as are asked for.
 
-    The join repeats what was seen of a row, because a row that changed since is read again after it is locked.
+    The order is that of the outer side of a nested loop, which is the only join that a LATERAL allows: an ORDER BY
+    beside the LIMIT could put a sort between them, and a sort locks every row. The inner side repeats what was seen
+    of a row, because a row that changed since is read again when it is locked.
     """
     seen = _runnable(job)
-    return (
+    row = job.alias("held")
+    held = (
         select(
-            job.c.id,
-            seen.c.priority,
-            seen.c.visible_at,
-            job.c.queue,
-            job.c.task,
-            (job.c.status == CLAIMED).label("expired"),
-            and_(job.c.status == CLAIMED, job.c.attempt >= job.c.max_attempts).label("exhausted"),
+            row.c.id,
+            row.c.queue,
+            row.c.task,
+            (row.c.status == CLAIMED).label("expired"),
+            and_(row.c.status == CLAIMED, row.c.attempt >= row.c.max_attempts).label("exhausted"),
         )
-        .select_from(seen)
-        .join(
-            job,
-            and_(
-                job.c.id == seen.c.id,
-                job.c.token == seen.c.token,
-                job.c.status == seen.c.status,
-                job.c.visible_at == seen.c.visible_at,
-            ),
-        )
-        .order_by(seen.c.priority, seen.c.visible_at, seen.c.id)
+        .where(row.c.id == seen.c.id, row.c.token == seen.c.token, row.c.visible_at == seen.c.visible_at)
+        .with_for_update(skip_locked=True, key_share=True)
+        .lateral("picking")
+    )
+    return (
+        select(*held.c, seen.c.priority, seen.c.visible_at)
+        .select_from(seen.join(held, true()))
         .limit(limit_to())
-        .with_for_update(skip_locked=True, key_share=True, of=job)
         .cte("picked")
         .prefix_with("MATERIALIZED")
     )
 
 
 def _runnable(job: Table) -> Any:
-    columns = (job.c.id, job.c.priority, job.c.visible_at, job.c.token, job.c.status)
-    of_queue = job.c.queue == bindparam("for_queue", type_=Text)
-    queued = select(*columns).where(of_queue, job.c.status == QUEUED)
-    due = select(*columns).where(of_queue, job.c.status.in_(DUE_STATES), job.c.visible_at <= now())
-    return union_all(queued, due).subquery("seen")
+    """The heads of the two indexes, merged in claim order; read no further than rows are asked for.
+
+    Each LIMIT is far above what one claim takes: it makes the planner walk the index in order rather than sort the
+    whole queue, and bounds how many rows that others hold locked are stepped over.
+    """
+    columns = (job.c.id, job.c.priority, job.c.visible_at, job.c.token)
+    of_queue = select(*columns).where(job.c.queue == bindparam("for_queue", type_=Text))
+    queued = of_queue.where(job.c.status == QUEUED).order_by(*_claim_order(job)).limit(limit_to("reach"))
+    due = of_queue.where(job.c.status.in_(DUE_STATES), job.c.visible_at <= now())
+    first_due = due.order_by(job.c.visible_at).limit(limit_to("reach")).subquery("due")
+    heads = union_all(queued, select(*first_due.c).order_by(*_claim_order(first_due))).subquery("heads")
+    return select(*heads.c).order_by(*_claim_order(heads)).subquery("seen")
+
+
+def _claim_order(rows: Any) -> tuple[ColumnElement[Any], ...]:
+    return (rows.c.priority, rows.c.visible_at, rows.c.id)
 
 
 def _taken(job: Table, picked: CTE, **values: ColumnElement[Any]) -> CTE:

@@ -71,9 +71,14 @@ def ack(models: Models, *, natural_keys_only: bool = False, log: bool = False) -
 
 @cache
 def suppress(models: Models, *, log: bool = False) -> Select[Any]:
-    """Delete a job whose effect exists already."""
-    done = _removed(models)
-    return _logged(models, select(done.c.id), done, Outcome.DUPLICATE, log=log)
+    """Delete a job whose effect exists already; if it does not (``exists`` false), the job is left alone."""
+    job, effects = models.table(models.job), models.table(models.dedup_key)
+    known = exists().where(effects.c.scope == job.c.task, effects.c.key == _effect_key(job)).label("exists")
+    before = _locked(job, known)
+    gone = delete(job).where(job.c.id == before.c.id, before.c.exists).returning(*job.c).cte("gone")
+    runs = select(*before.c).where(before.c.exists).subquery("runs")
+    answer = select(before.c.id, before.c.exists).add_cte(gone)
+    return _logged(models, answer, runs, Outcome.DUPLICATE, log=log)
 
 
 @cache
@@ -152,7 +157,7 @@ def _removed(models: Models) -> CTE:
 def _let_go(models: Models, values: dict[str, Any], outcome: Outcome, *, log: bool) -> Select[Any]:
     """Change an owned row and drop the claim; the log keeps what the claim was."""
     job = models.table(models.job)
-    before = select(*job.c).where(owned(job)).with_for_update(key_share=True).cte("before").prefix_with("MATERIALIZED")
+    before = _locked(job)
     changed = (
         update(job)
         .where(job.c.id == before.c.id)
@@ -162,6 +167,12 @@ def _let_go(models: Models, values: dict[str, Any], outcome: Outcome, *, log: bo
     )
     answer = select(changed.c.id, changed.c.visible_at)
     return _logged(models, answer, before, outcome, log=log)
+
+
+def _locked(job: Table, *more: ColumnElement[Any]) -> CTE:
+    """The owned row as it is before the statement changes it."""
+    row = select(*job.c, *more).where(owned(job)).with_for_update(key_share=True)
+    return row.cte("before").prefix_with("MATERIALIZED")
 
 
 def _attempt_back(job: Table) -> ColumnElement[int]:

@@ -27,7 +27,7 @@ OPERATIONS: dict[str, Callable[[Client, Any], object]] = {
     "heartbeat": lambda queue, job: queue.heartbeat(job),
     "once": lambda queue, job: queue.once(job),
     "ack": lambda queue, job: queue.ack(job),
-    "suppress": lambda queue, job: queue.suppress(job),
+    "suppress": lambda queue, job: (queue.once(job), queue.suppress(job)),
     "fail": lambda queue, job: queue.fail(job, "x"),
     "release": lambda queue, job: queue.release(job),
     "snooze": lambda queue, job: queue.snooze(job, 1),

@@ -125,14 +125,14 @@ def test_bulk_enqueues_of_the_same_keys_in_opposite_order_do_not_deadlock(
             session.sweep()
             session.commit()
 
-    workers = [clients() for _ in range(4)]
+    workers, up, down = [clients() for _ in range(4)], clients(), clients()
     with ThreadPoolExecutor(4) as pool:
         working = [pool.submit(work, session) for session in workers]
-        up, down = clients(), clients()
-        _together([lambda: enqueue(up, keys), lambda: enqueue(down, keys[::-1])])
-        enough.set()
-        for one in working:
-            one.result(timeout=30)
+        try:
+            _together([lambda: enqueue(up, keys), lambda: enqueue(down, keys[::-1])])
+        finally:
+            enough.set()
+    assert [one.result() for one in working] == [None] * 4
     duplicates = observer.all("SELECT unique_key FROM jobqueue_job GROUP BY 1 HAVING count(*) > 1")
     assert duplicates == []
 

@@ -58,6 +58,18 @@ def test_a_service_that_looks_at_the_claim_suppresses_the_second_job(queue: Clie
     assert observer.scalar("SELECT count(*) FROM jobqueue_job") == 0
 
 
+def test_a_job_without_an_effect_cannot_be_suppressed_away(queue: Client, observer: Observer) -> None:
+    queue.enqueue("t")
+    job = queue.claim()
+
+    with pytest.raises(InvalidArgument, match="no effect to be a duplicate of"):
+        queue.suppress(job)
+
+    queue.ack(job)
+    queue.commit()
+    assert observer.scalar("SELECT count(*) FROM jobqueue_dedup_key") == 1
+
+
 def test_a_naive_service_is_refused_its_second_effect(queue: Client, observer: Observer) -> None:
     _enqueue_twice(queue)
     _effect(queue, "first")

@@ -95,7 +95,7 @@ def test_no_arguments_have_one_stored_form(given: Any, queue: Client, observer: 
 
 
 @given(value=objects)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_accepted_payload_comes_back_equal(value: dict[str, Any], queue: Client) -> None:
     queue.enqueue("t", value)
     queue.enqueue_many([NewJob("t", value)])
@@ -106,7 +106,7 @@ def test_an_accepted_payload_comes_back_equal(value: dict[str, Any], queue: Clie
 
 
 @given(value=anything)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_is_given_is_refused_before_any_sql_or_stored_unchanged(value: dict[str, Any], queue: Client) -> None:
     try:
         queue.enqueue("t", value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import event
 
 from sa_jobqueue import NewJob, State
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,11 +92,42 @@ def test_of_twenty_callers_at_once_one_makes_the_job_and_all_get_it(
     assert {job_id for job_id, _ in answers} == {observer.scalar("SELECT id FROM jobqueue_job")}
 
 
-def test_a_thousand_refused_enqueues_leave_one_row_and_bigint_sequences(queue: Client, observer: Observer) -> None:
-    made = {queue.enqueue("t", unique_key="k").id for _ in range(1_000)}
+def test_refused_enqueues_leave_one_row_and_bigint_sequences(queue: Client, observer: Observer) -> None:
+    made = {queue.enqueue("t", unique_key="k").id for _ in range(200)}
     queue.commit()
 
     assert len(made) == observer.count("queued") == 1
     limits = observer.all("SELECT sequencename, max_value FROM pg_sequences WHERE sequencename LIKE 'jobqueue%'")
     assert limits
     assert {row.max_value for row in limits} == {2**63 - 1}
+
+
+def test_a_key_that_its_holder_gives_back_meanwhile_is_taken_without_a_deadlock(
+    queue: Client, other: Client, observer: Observer
+) -> None:
+    queue.enqueue("t", unique_key="a")
+    queue.commit()
+    bulk = [NewJob("t", unique_key="a"), NewJob("t", unique_key="z")]
+
+    def enqueue_elsewhere() -> list[bool]:
+        made = other.enqueue_many(bulk)
+        other.commit()
+        return [job.created for job in made]
+
+    with ThreadPoolExecutor(1) as pool:
+        rival: list[Future[list[bool]]] = []
+
+        def holder_finishes_and_a_rival_comes(_connection: object, _cursor: object, sql: str, *_: object) -> None:
+            if sql.startswith("INSERT") and not rival:
+                observer.all("DELETE FROM jobqueue_job WHERE unique_key = 'a'")
+                rival.append(pool.submit(enqueue_elsewhere))
+                wait_until(observer.lock_waits, what="the rival, which took a, to wait for z")
+
+        queue.run(
+            lambda session: event.listen(
+                session.connection(), "after_cursor_execute", holder_finishes_and_a_rival_comes
+            )
+        )
+        made = [job.created for job in queue.enqueue_many(bulk)]
+        queue.commit()
+        assert (made, rival[0].result(timeout=10)) == ([False, False], [True, True])

@@ -1,23 +1,41 @@
 WITH picked AS MATERIALIZED (
-  SELECT jobqueue_job.id AS id, seen.priority AS priority, seen.visible_at AS visible_at, jobqueue_job.queue
-      AS queue, jobqueue_job.task AS task, jobqueue_job.status = 'claimed' AS expired, jobqueue_job.status =
-      'claimed' AND jobqueue_job.attempt >= jobqueue_job.max_attempts AS exhausted
+  SELECT picking.id AS id, picking.queue AS queue, picking.task AS task, picking.expired AS expired,
+      picking.exhausted AS exhausted, seen.priority AS priority, seen.visible_at AS visible_at
   FROM (
-    SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS visible_at,
-        jobqueue_job.token AS token, jobqueue_job.status AS status
-    FROM jobqueue_job
-    WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status = 'queued'
-    UNION ALL SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS
-        visible_at, jobqueue_job.token AS token, jobqueue_job.status AS status
-    FROM jobqueue_job
-    WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status IN ('scheduled', 'claimed') AND
-        jobqueue_job.visible_at <= statement_timestamp()
+    SELECT heads.id AS id, heads.priority AS priority, heads.visible_at AS visible_at, heads.token AS token
+    FROM (
+      (
+        SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS
+            visible_at, jobqueue_job.token AS token
+        FROM jobqueue_job
+        WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status = 'queued'
+        ORDER BY jobqueue_job.priority, jobqueue_job.visible_at, jobqueue_job.id
+        LIMIT __[POSTCOMPILE_reach]
+      )
+      UNION ALL (
+        SELECT due.id AS id, due.priority AS priority, due.visible_at AS visible_at, due.token AS token
+        FROM (
+          SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS
+              visible_at, jobqueue_job.token AS token
+          FROM jobqueue_job
+          WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status IN ('scheduled', 'claimed')
+              AND jobqueue_job.visible_at <= statement_timestamp()
+          ORDER BY jobqueue_job.visible_at
+          LIMIT __[POSTCOMPILE_reach]
+        ) AS due
+        ORDER BY due.priority, due.visible_at, due.id
+      )
+    ) AS heads
+    ORDER BY heads.priority, heads.visible_at, heads.id
   ) AS seen
-  JOIN jobqueue_job ON jobqueue_job.id = seen.id AND jobqueue_job.token = seen.token AND jobqueue_job.status =
-      seen.status AND jobqueue_job.visible_at = seen.visible_at
-  ORDER BY seen.priority, seen.visible_at, seen.id
+  JOIN LATERAL (
+    SELECT held.id AS id, held.queue AS queue, held.task AS task, held.status = 'claimed' AS expired,
+        held.status = 'claimed' AND held.attempt >= held.max_attempts AS exhausted
+    FROM jobqueue_job AS held
+    WHERE held.id = seen.id AND held.token = seen.token AND held.visible_at = seen.visible_at
+    FOR NO KEY UPDATE SKIP LOCKED
+  ) AS picking ON true
   LIMIT __[POSTCOMPILE_limit]
-  FOR NO KEY UPDATE OF jobqueue_job SKIP LOCKED
 ), exhausted AS (
   DELETE FROM jobqueue_job USING picked
   WHERE jobqueue_job.id = picked.id AND picked.exhausted
