@@ -7,6 +7,9 @@ Two ways to run jobs in a test:
 * **committed**: a real :class:`sa_jobqueue.Worker` on committed rows, which :func:`empty_tables` takes away afterwards.
   The only one that can show what two workers do to each other.
 
+And two that run handlers in processes of their own: :func:`crash_points` kills one at every boundary between it and the
+database, :func:`zombies` pauses it there until its lease is over.
+
 Names are imported when they are first used, so that the pytest plugin costs nothing where it is not used, and the
 factories need factory-boy (``pip install 'sa-jobqueue[testing]'``) only where they are.
 """
@@ -20,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sa_jobqueue.testing.asserting import PendingJob, assert_enqueued
     from sa_jobqueue.testing.committed import Committed, empty_tables, refuse_leftovers
+    from sa_jobqueue.testing.crash import crash_points, zombies
     from sa_jobqueue.testing.draining import adrain, drain
     from sa_jobqueue.testing.factories import (
         DeadLetterFactory,
@@ -43,16 +47,19 @@ __all__ = [
     "PendingJob",
     "adrain",
     "assert_enqueued",
+    "crash_points",
     "drain",
     "empty_tables",
     "factories_for",
     "refuse_leftovers",
+    "zombies",
 ]
 
 _HOMES = MappingProxyType(
     {
         "asserting": ("PendingJob", "assert_enqueued"),
         "committed": ("Committed", "empty_tables", "refuse_leftovers"),
+        "crash": ("crash_points", "zombies"),
         "draining": ("adrain", "drain"),
         "factories": (
             "DeadLetterFactory",

@@ -18,7 +18,7 @@ from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.testing.attempt import Attempt
 from sa_jobqueue.testing.report import DrainedRun, DrainReport
 from sa_jobqueue.values import ClaimedJob, Swept
-from sa_jobqueue.worker.control import _settle as settle_verdict
+from sa_jobqueue.worker.control import settle_verdict
 from sa_jobqueue.worker.verdict import Ending, judge
 
 __all__ = ["Inline"]

@@ -21,9 +21,9 @@ from sa_jobqueue.statements import drain, rollup, settle
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
 from sa_jobqueue.worker.tally import Counts
-from sa_jobqueue.worker.verdict import Ending, Verdict, is_infrastructure
+from sa_jobqueue.worker.verdict import Ending, Verdict, is_outage
 
-__all__ = ["Control"]
+__all__ = ["Control", "settle_verdict"]
 
 T = TypeVar("T")
 
@@ -66,10 +66,10 @@ class Control:
         attempt, waited = 1, 0.0
         while True:
             try:
-                return self._commit(lambda jobs: _settle(jobs, job, verdict))
+                return self._commit(lambda jobs: settle_verdict(jobs, job, verdict))
             except Exception as error:
                 pause = _RETRY.seconds(attempt)
-                if not is_infrastructure(error) or waited + pause > within or give_up.wait(pause):
+                if not is_outage(error) or waited + pause > within or give_up.wait(pause):
                     raise
                 attempt, waited = attempt + 1, waited + pause
 
@@ -101,7 +101,8 @@ class Control:
             return operation(JobSession(session, models=self.models, job_log=self.job_log))
 
 
-def _settle(jobs: JobSession, job: ClaimedJob, verdict: Verdict) -> Outcome:
+def settle_verdict(jobs: JobSession, job: ClaimedJob, verdict: Verdict) -> Outcome:
+    """Record a verdict through any session: the worker's own, or that of a test which drains its queue."""
     error = verdict.ending if verdict.error is None else verdict.error
     if verdict.ending is Ending.DUPLICATE:
         jobs.suppress(job)

@@ -85,9 +85,10 @@ class Handling:
         return watch
 
     def _complete(self, session: Session, run: Run, watch: Watch) -> None:
-        """Acknowledge and commit, unless the handler has settled its job and committed by itself."""
-        if run.committed:
-            return
+        """Acknowledge, unless the handler has done so by itself, and commit.
+
+        If it has even committed by itself, this fails, but the run is known to be done.
+        """
         if watch.closed:
             raise CommitRefused([run.job.id], _CLOSED)
         if run.job.id not in fence_of(session).settled:

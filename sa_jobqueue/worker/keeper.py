@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from sa_jobqueue.observe import Event, HeartbeatFailed
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.run import Condemned, Run
-from sa_jobqueue.worker.verdict import is_infrastructure
+from sa_jobqueue.worker.verdict import is_outage
 
 __all__ = ["Keeper"]
 
@@ -75,7 +75,7 @@ class Keeper(threading.Thread):
             try:
                 self._keep(held, time.monotonic())
             except Exception as error:  # noqa: BLE001 - the main loop is told, and raises it
-                if not is_infrastructure(error):
+                if not is_outage(error):
                     self._fatal(error)
                     return
                 self._report(error)

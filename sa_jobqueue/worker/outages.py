@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.observe import Event, Outage, Recovered
+from sa_jobqueue.worker.verdict import is_outage
 
-__all__ = ["Outages"]
+__all__ = ["Outages", "passing_over_outages"]
 
 _RECONNECT = Backoff(base=0.2, cap=10.0, jitter=0.2)
 
@@ -33,3 +35,13 @@ class Outages:
         if self.failures:
             self.failures = 0
             self.emit(Recovered(self.worker))
+
+
+@contextmanager
+def passing_over_outages() -> Iterator[None]:
+    """For what is tried once, at the end, and may remain undone."""
+    try:
+        yield
+    except Exception as error:
+        if not is_outage(error):
+            raise

@@ -83,8 +83,6 @@ class LoopRuntime:
         self._loop.close()
 
     def _spawn(self, run: Run) -> None:
-        if not run.begin():
-            return
         task = self._loop.create_task(self._end(run))
         run.interrupt = partial(_cancel_from_outside, self._loop, task)
         self._tasks.add(task)
@@ -92,6 +90,8 @@ class LoopRuntime:
 
     async def _end(self, run: Run) -> None:
         """The record is written on another thread, since it may have to wait; a cancelled handler is recorded too."""
+        if not run.begin():
+            return
         error: BaseException | None = None
         try:
             await self._perform(run)

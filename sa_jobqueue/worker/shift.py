@@ -18,11 +18,11 @@ from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.keeper import Keeper
 from sa_jobqueue.worker.machine import Machine
-from sa_jobqueue.worker.outages import Outages
+from sa_jobqueue.worker.outages import Outages, passing_over_outages
 from sa_jobqueue.worker.recorder import Recorder
 from sa_jobqueue.worker.run import Condemned, Run
 from sa_jobqueue.worker.tally import Tally
-from sa_jobqueue.worker.verdict import is_infrastructure
+from sa_jobqueue.worker.verdict import is_outage
 
 __all__ = ["Shift"]
 
@@ -30,7 +30,10 @@ _TALLY_INTERVAL = 2.0
 
 
 class Shift:
-    """Claims for the queues in ``lanes`` (queue to tasks and their visibility timeouts), starts runs, ends them."""
+    """Claims for the queues in ``lanes`` (queue to tasks and their visibility timeouts), starts runs, ends them.
+
+    Handlers that come back are handed to ``conclude``, on the thread that they ran on.
+    """
 
     def __init__(
         self,
@@ -52,6 +55,7 @@ class Shift:
         self._give_up = threading.Event()
         self._tally = Tally()
         self._recorder = Recorder(control, self._tally, emit, self._ended, self._give_up)
+        self.conclude = self._recorder.conclude
         shortest = min(task.visibility_timeout for task in tasks)
         self._keeper = Keeper(keeper_control, shortest, emit, self._abandon, self._fatal)
 
@@ -65,13 +69,10 @@ class Shift:
         finally:
             try:
                 self._end_all()
-                self._write_tally(time.monotonic(), last=True)
+                with passing_over_outages():
+                    self._tally.write(self._control.add)
             finally:
                 self._keeper.close()
-
-    def conclude(self, run: Run, error: BaseException | None) -> None:
-        """A handler has come back; from the thread that it ran on."""
-        self._recorder.conclude(run, error)
 
     def stop(self) -> None:
         """Ask for a stop, from any thread or signal handler; a second time: at once."""
@@ -105,7 +106,7 @@ class Shift:
             self._ask_if_empty(now)
             self._write_tally(now)
         except Exception as error:
-            if not is_infrastructure(error):
+            if not is_outage(error):
                 raise
             self._machine.outage(self._outages.failed(error), time.monotonic())
 
@@ -186,21 +187,12 @@ class Shift:
         try:
             run.with_backend(lambda pid: self._control.end_backend(pid, terminate=True))
         except Exception as error:
-            if not is_infrastructure(error):
+            if not is_outage(error):
                 raise
         if run.interrupt is not None:
             run.interrupt()
 
-    def _write_tally(self, now: float, *, last: bool = False) -> None:
-        if now < self._tally_at and not last:
-            return
-        self._tally_at = now + _TALLY_INTERVAL
-        counts = self._tally.take()
-        if counts is None:
-            return
-        try:
-            self._control.add(counts)
-        except Exception as error:
-            self._tally.put_back(counts)
-            if not (last and is_infrastructure(error)):
-                raise
+    def _write_tally(self, now: float) -> None:
+        if now >= self._tally_at:
+            self._tally_at = now + _TALLY_INTERVAL
+            self._tally.write(self._control.add)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from sa_jobqueue.histogram import bucket_of
@@ -41,13 +42,14 @@ class Tally:
             if outcome is not Outcome.DUPLICATE:
                 self._counter[job.queue, job.task, SECONDS, bucket_of(seconds)] += 1
 
-    def take(self) -> Counts | None:
-        """All counts so far, which start anew; None if there are none."""
+    def write(self, add: Callable[[Counts], None]) -> None:
+        """Hand all counts to ``add`` and start anew; if it raises, they are kept for the next time."""
         with self._lock:
             counter, self._counter = self._counter, Counter()
-        return Counts(counter) if counter else None
-
-    def put_back(self, counts: Counts) -> None:
-        """The counts could not be written; keep them for the next time."""
-        with self._lock:
-            self._counter.update(counts.counter)
+        try:
+            if counter:
+                add(Counts(counter))
+        except BaseException:
+            with self._lock:
+                self._counter.update(counter)
+            raise

@@ -24,7 +24,7 @@ from sa_jobqueue.errors import (
 from sa_jobqueue.values import ClaimedJob, to_seconds
 from sa_jobqueue.worker.run import Condemned
 
-__all__ = ["Ending", "Verdict", "is_aftermath", "is_infrastructure", "judge", "root_cause"]
+__all__ = ["Ending", "Verdict", "is_aftermath", "is_infrastructure", "is_outage", "judge", "root_cause"]
 
 
 class Ending(StrEnum):
@@ -137,6 +137,11 @@ def is_infrastructure(error: BaseException) -> bool:
     if state == _IDLE_IN_TRANSACTION:
         return False
     return error.connection_invalidated or state in _TRANSIENT or state.startswith(_TRANSIENT_CLASSES)
+
+
+def is_outage(error: BaseException) -> bool:
+    """:func:`is_infrastructure` for the worker's own transactions: if one of them idled, the process was paused."""
+    return is_infrastructure(error) or (isinstance(error, DBAPIError) and _state(error) == _IDLE_IN_TRANSACTION)
 
 
 def is_aftermath(error: BaseException) -> bool:

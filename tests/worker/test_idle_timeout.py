@@ -1,0 +1,73 @@
+"""A transaction in which nothing happens for too long is ended by the server, and that is the handler's own fault."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import text
+
+from sa_jobqueue.observe import RunStarted
+from tests.behaviour.business import Effect
+from tests.proofs.app import QUEUE
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Engine
+    from sqlalchemy.orm import Session
+
+    from sa_jobqueue import EnqueuedJob, TaskRegistry
+    from tests.behaviour.observer import Observer
+    from tests.proofs.crew import Crew, Events
+
+_SHOW = text("SHOW idle_in_transaction_session_timeout")
+
+
+@pytest.mark.parametrize("where", ["in the database", "in the worker"])
+def test_a_handler_that_idles_too_long_in_its_transaction_fails_with_the_name_of_the_setting(
+    where: str,
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    observer: Observer,
+    events: Events,
+) -> None:
+    @tasks.task(queue=QUEUE)
+    def idle(session: Session) -> None:
+        session.add(Effect(name="lost"))
+        session.flush()
+        pid = session.scalar(text("SELECT pg_backend_pid()"))
+        alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = :pid"
+        wait_until(lambda: observer.scalar(alive, pid=pid) == 0, what="the server to end the session")
+        session.add(Effect(name="never"))
+
+    if where == "in the database":
+        name = engine.url.database
+        observer.all(f"ALTER DATABASE \"{name}\" SET idle_in_transaction_session_timeout = '200ms'")
+        engine.dispose()
+    job = enqueue("idle", max_attempts=2)
+    crew.drain(idle_timeout=0.2 if where == "in the worker" else 300)
+
+    (dead,) = observer.dead(job.id)
+    assert all("idle-in-transaction timeout" in entry["error"] for entry in dead.errors)
+    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 2]
+    assert observer.effects() == []
+
+
+def test_a_handlers_transaction_carries_the_workers_timeout_and_its_connection_does_not_keep_it(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], engine: Engine
+) -> None:
+    shown: list[str | None] = []
+
+    @tasks.task(queue=QUEUE)
+    def show(session: Session) -> None:
+        shown.append(session.scalar(_SHOW))
+
+    enqueue("show")
+    crew.drain(idle_timeout=42)
+    with engine.connect() as connection:
+        assert connection.scalar(_SHOW) == "0"
+    assert shown == ["42s"]

@@ -1,0 +1,149 @@
+"""What a worker refuses to start with, and jobs that it leaves to others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker as session_factory
+
+from sa_jobqueue import SchemaMismatch, TaskRegistry, Worker, WorkerMisconfigured
+from sa_jobqueue.observe import RunEnded
+from sa_jobqueue.worker.setup import control_engine
+from tests.behaviour.business import Effect
+from tests.proofs.app import QUEUE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Engine
+    from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.orm import Session, sessionmaker
+
+    from sa_jobqueue import EnqueuedJob
+    from tests.behaviour.observer import Observer
+    from tests.proofs.crew import Crew, Events
+
+
+def declare(tasks: TaskRegistry, name: str) -> None:
+    @tasks.task(queue=QUEUE, name=name)
+    def mark(session: Session) -> None:
+        session.add(Effect(name=name))
+
+
+def test_a_worker_without_any_task_refuses_to_start(tasks: TaskRegistry, sessionmaker: sessionmaker[Session]) -> None:
+    with pytest.raises(WorkerMisconfigured, match="no tasks; import the modules that declare them"):
+        Worker(tasks, sessionmaker)
+
+
+def test_a_job_of_a_task_that_only_a_newer_worker_knows_is_left_alone_until_that_one_comes(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer, events: Events
+) -> None:
+    declare(tasks, "old_kind")
+    new = enqueue("new_kind", priority=-1)
+    enqueue("old_kind")
+    old_worker = crew.start()
+    events.wait_for(RunEnded)
+    old_worker.stop()
+    crew.wait()
+    row = observer.job(new.id)
+    assert row is not None
+    assert (row.status, row.attempt, row.token) == ("queued", 0, 0)
+
+    declare(tasks, "new_kind")
+    crew.drain()
+    assert observer.effects() == ["old_kind", "new_kind"]
+
+
+def test_jobs_of_unknown_tasks_at_the_head_of_the_queue_do_not_hide_the_others(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer
+) -> None:
+    declare(tasks, "old_kind")
+    for _ in range(20):
+        enqueue("new_kind", priority=-1)
+    enqueue("old_kind")
+    crew.drain(concurrency=1)
+    assert observer.effects() == ["old_kind"]
+
+
+def test_a_pool_that_is_too_small_is_refused_with_the_number_that_it_takes(
+    tasks: TaskRegistry, crew: Crew, engine: Engine
+) -> None:
+    declare(tasks, "task")
+    small = create_engine(engine.url, pool_size=2, max_overflow=1)
+    worker = crew.worker(sessionmaker=session_factory(small), concurrency=4)
+    with pytest.raises(WorkerMisconfigured, match="need a pool of 4 connections, and this engine's allows 3"):
+        worker.run()
+
+
+def test_handlers_that_hold_every_connection_of_their_pool_do_not_starve_the_worker(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], engine: Engine, observer: Observer
+) -> None:
+    declare(tasks, "mark")
+    exact = create_engine(engine.url, pool_size=2, max_overflow=0, pool_timeout=1)
+    for _ in range(20):
+        enqueue("mark")
+    crew.drain(sessionmaker=session_factory(exact), concurrency=2)
+    exact.dispose()
+    assert observer.effects() == ["mark"] * 20
+
+
+def test_sessions_that_are_bound_to_one_connection_are_refused(tasks: TaskRegistry, crew: Crew, engine: Engine) -> None:
+    declare(tasks, "task")
+    with engine.connect() as connection:
+        worker = crew.worker(sessionmaker=session_factory(connection))
+        with pytest.raises(WorkerMisconfigured, match="bound to one connection; a worker needs an engine"):
+            worker.run()
+
+
+def test_a_coroutine_function_without_async_sessions_is_refused_by_its_name(
+    tasks: TaskRegistry, sessionmaker: sessionmaker[Session]
+) -> None:
+    @tasks.task
+    async def fetch(_session: AsyncSession) -> None: ...
+
+    with pytest.raises(WorkerMisconfigured, match="fetch: such a handler needs the worker's async_sessionmaker"):
+        Worker(tasks, sessionmaker)
+
+
+def test_a_function_without_sessions_is_refused_by_its_name(tasks: TaskRegistry) -> None:
+    declare(tasks, "task")
+    with pytest.raises(WorkerMisconfigured, match="task: such a handler needs the worker's sessionmaker"):
+        Worker(tasks)
+
+
+def test_a_worker_without_a_slot_is_refused(tasks: TaskRegistry, crew: Crew) -> None:
+    declare(tasks, "task")
+    with pytest.raises(WorkerMisconfigured, match="concurrency must be at least 1; got 0"):
+        crew.worker(concurrency=0)
+
+
+def test_a_database_that_is_not_postgresql_is_refused(tasks: TaskRegistry, crew: Crew) -> None:
+    declare(tasks, "task")
+    worker = crew.worker(sessionmaker=session_factory(create_engine("sqlite://")), concurrency=1)
+    with pytest.raises(WorkerMisconfigured, match="needs PostgreSQL; the sessionmaker is bound to sqlite"):
+        worker.run()
+
+
+def test_a_database_without_the_tables_is_refused_before_the_first_poll(
+    tasks: TaskRegistry, crew: Crew, empty_database_url: str, events: Events
+) -> None:
+    declare(tasks, "task")
+    empty = create_engine(empty_database_url)
+    with pytest.raises(SchemaMismatch):
+        crew.worker(sessionmaker=session_factory(empty)).run()
+    assert events.all == []
+
+
+def test_the_workers_own_connections_hide_parameters_where_the_applications_do(engine: Engine) -> None:
+    for hidden in (True, False):
+        home = create_engine(engine.url, hide_parameters=hidden)
+        with control_engine(home) as control:
+            assert control.hide_parameters is hidden
+
+
+def test_the_workers_own_connections_read_committed_whatever_the_application_does(engine: Engine) -> None:
+    home = create_engine(engine.url, isolation_level="SERIALIZABLE")
+    with control_engine(home) as control, control.connect() as connection:
+        assert connection.get_isolation_level() == "READ COMMITTED"
