@@ -32,7 +32,8 @@ _TALLY_INTERVAL = 2.0
 class Shift:
     """Claims for the queues in ``lanes`` (queue to tasks and their visibility timeouts), starts runs, ends them.
 
-    Handlers that come back are handed to ``conclude``, on the thread that they ran on.
+    ``open_up`` is called before anything else, again after an outage, until it returns: a worker may be started before
+    its database is. Handlers that come back are handed to ``conclude``, on the thread that they ran on.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Shift:
         control: Control,
         keeper_control: Control,
         emit: Callable[[Event], None],
+        open_up: Callable[[], None],
     ) -> None:
         self.abandoned = 0
         self._tasks, self._lanes, self._machine, self._control = tasks, lanes, machine, control
-        self._emit = emit
+        self._emit, self._open_up = emit, open_up
+        self._opened = False
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._runs: set[Run] = set()
         self._waiting_for: set[int] = set()
@@ -100,6 +103,7 @@ class Shift:
             self._end_all()
             return
         try:
+            self._open()
             self._sweep(now)
             self._take(0)  # a stop that was asked for during the sweep must come before the claim
             self._claim(now, start)
@@ -109,6 +113,11 @@ class Shift:
             if not is_outage(error):
                 raise
             self._machine.outage(self._outages.failed(error), time.monotonic())
+
+    def _open(self) -> None:
+        if not self._opened:
+            self._open_up()
+            self._opened = True
 
     def _take(self, timeout: float) -> None:
         """Wait for one thing to happen, then take everything else that has."""

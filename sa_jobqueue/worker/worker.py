@@ -112,10 +112,8 @@ class Worker:
         """
         homes = self._homes()
         with setup.control_engine(homes[0]) as engine, setup.control_engine(homes[0]) as keeper_engine:
-            self._check_tables(engine)
             shift = self._new_shift(engine, keeper_engine, drain=until_empty)
             with self._on_duty(shift), self._handling.errors.listening(homes), self._runtimes(shift) as start:
-                self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
                 shift.work(start)
         self._emit(WorkerStopped(self.name, shift.abandoned))
 
@@ -135,10 +133,11 @@ class Worker:
             setup.check_pool(home, self._concurrency)
         return homes
 
-    def _check_tables(self, engine: Engine) -> None:
+    def _open_up(self, engine: Engine) -> None:
         jobs = self._models.table(self._models.job)
         with engine.connect() as connection:
             check_schema(connection, jobs.schema, job_table=jobs.name)
+        self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
 
     @contextmanager
     def _on_duty(self, shift: Shift) -> Iterator[None]:
@@ -168,7 +167,8 @@ class Worker:
         control, keeper_control = (
             Control(each, self._models, self.name, self._job_log) for each in (engine, keeper_engine)
         )
-        return Shift(self._tasks, self._lanes, machine, control, keeper_control, self._emit)
+        open_up = partial(self._open_up, engine)
+        return Shift(self._tasks, self._lanes, machine, control, keeper_control, self._emit, open_up)
 
     @contextmanager
     def _runtimes(self, shift: Shift) -> Iterator[Callable[[Run], None]]:

@@ -11,17 +11,19 @@ import pytest
 from sqlalchemy import text
 
 from sa_jobqueue import Backoff, RejectJob, SnoozeJob, current_job
-from sa_jobqueue.observe import RunStarted
+from sa_jobqueue.observe import RunEnded, RunStarted
 from tests.proofs.app import QUEUE
 from tests.worker.dead import only_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncSession
     from sqlalchemy.orm import Session
 
     from sa_jobqueue import EnqueuedJob, TaskRegistry
+    from sa_jobqueue.observe import Event
     from tests.behaviour.observer import Observer
     from tests.proofs.crew import Crew, Events
 
@@ -46,6 +48,24 @@ def test_a_failure_in_sql_is_recorded_in_a_fresh_transaction_and_follows_the_bac
     first, second = (later - earlier for earlier, later in pairwise(started))
     assert first >= timedelta(seconds=0.2)
     assert second >= timedelta(seconds=0.4)
+
+
+def test_a_failed_handler_has_given_its_connection_back_when_its_failure_is_told(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], engine: Engine
+) -> None:
+    connections: list[int] = []
+
+    def count(event: Event) -> None:
+        if isinstance(event, RunEnded):
+            connections.append(engine.pool.checkedout())
+
+    @tasks.task(queue=QUEUE)
+    def divide(session: Session) -> None:
+        session.execute(text("SELECT 1/0"))
+
+    enqueue("divide", max_attempts=1)
+    crew.drain(subscribers=[count])
+    assert connections == [0]
 
 
 @pytest.mark.parametrize("error", _BEYOND_EXCEPTION)

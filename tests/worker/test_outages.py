@@ -13,7 +13,16 @@ from sqlalchemy.orm import sessionmaker
 
 from sa_jobqueue import JobSession, NewJob, metadata
 from sa_jobqueue.embedded import embedded_postgres
-from sa_jobqueue.observe import HeartbeatFailed, Outage, Recovered, RunEnded, RunStarted, RunUnrecorded, log_event
+from sa_jobqueue.observe import (
+    HeartbeatFailed,
+    Outage,
+    Recovered,
+    RunEnded,
+    RunStarted,
+    RunUnrecorded,
+    WorkerStarted,
+    log_event,
+)
 from tests.behaviour.business import Base, Effect
 from tests.behaviour.observer import Observer
 from tests.database import memory_folder
@@ -95,6 +104,22 @@ def test_a_worker_survives_a_crash_of_the_server_under_load_and_spends_no_attemp
     assert {event.job.attempt for event in events.of(RunStarted)} == {1}
     assert sorted(events.outcomes()) == ["done"] * 20 + ["snoozed"] * 4
     assert len(events.of(Recovered)) == 1
+
+
+def test_a_worker_that_is_started_before_its_database_waits_for_it(
+    crew: Crew, engine: Engine, server: EmbeddedServer, observer: Observer, events: Events, go_on: Event
+) -> None:
+    enqueue_held(engine, 3)
+    go_on.set()
+    server.stop("immediate")
+    crew.start(until_empty=True)
+    events.wait_for(Outage)
+    assert events.of(WorkerStarted) == []
+    server.start()
+    crew.wait(60)
+
+    assert sorted(observer.effects()) == ["0", "1", "2"]
+    assert len(events.of(WorkerStarted)) == 1
 
 
 def test_a_long_outage_fills_no_log(
