@@ -1,0 +1,214 @@
+"""Do the guards bite? Remove each in turn from a copy of the project, and see a named test fail.
+
+``python -m tests.guards`` ends with code 1 if a guard can go without any of its tests noticing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[1]
+_COPIED = ("sa_jobqueue", "tests", "pyproject.toml")
+_TESTS_FAILED = 1
+"""Pytest's exit code; any other but 0 means that it could not run them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``there`` in ``file`` (below sa_jobqueue/) is what holds; ``gone`` is the code without it."""
+
+    name: str
+    file: str
+    there: str
+    gone: str
+    test: str
+
+
+_STALE = "tests/behaviour/test_stale_owner.py"
+_FENCE = "tests/behaviour/test_fence.py"
+_DEDUP = "tests/behaviour/test_dedup.py"
+_CROWD = "tests/behaviour/test_concurrency.py"
+
+GUARDS = (
+    Guard(
+        "token in ack, fail, release, snooze, reject",
+        "statements/settle.py",
+        '        job.c.token == bindparam("for_token", type_=BigInteger),\n',
+        "",
+        f"{_STALE}::test_a_stale_owner_changes_nothing_is_told_and_cannot_commit",
+    ),
+    Guard(
+        "a re-queued job is nobody's",
+        "statements/settle.py",
+        "        job.c.claimed_at.is_not(None),\n",
+        "",
+        f"{_STALE}::test_a_stale_owner_changes_nothing_is_told_and_cannot_commit",
+    ),
+    Guard(
+        "token in the heartbeat",
+        "statements/lease.py",
+        "job.c.token == beat.c.token, ",
+        "",
+        f"{_STALE}::test_a_stale_heartbeat_reports_the_loss_and_extends_nothing",
+    ),
+    Guard(
+        "SKIP LOCKED in a service's claim",
+        "statements/claim.py",
+        "        .with_for_update(skip_locked=True, key_share=True)\n",
+        "        .with_for_update(key_share=True)\n",
+        f"{_CROWD}::test_a_row_that_one_poller_skipped_is_at_once_available_to_another",
+    ),
+    Guard(
+        "SKIP LOCKED in the worker's claim",
+        "statements/claim.py",
+        "        .with_for_update(skip_locked=True, key_share=True, of=job)\n",
+        "        .with_for_update(key_share=True, of=job)\n",
+        "tests/proofs/test_no_job_twice.py::test_four_claimers_that_race_for_one_queue_never_wait_for_a_lock",
+    ),
+    Guard(
+        "SKIP LOCKED in the heartbeat",
+        "statements/lease.py",
+        "skip_locked=True, ",
+        "",
+        "tests/behaviour/test_lease.py::test_a_job_that_is_being_settled_is_neither_waited_for_nor_called_lost",
+    ),
+    Guard(
+        "commit guard",
+        "fence.py",
+        "            fence.check()\n",
+        "            pass\n",
+        f"{_FENCE}::test_a_swallowed_lost_lease_cannot_commit",
+    ),
+    Guard(
+        "an ack in a savepoint that was rolled back is none",
+        "fence.py",
+        "            self._undo(transaction)\n",
+        "            pass\n",
+        f"{_FENCE}::test_an_ack_in_a_savepoint_that_ends_without_release_is_no_ack",
+    ),
+    Guard(
+        "the worker's handlers do not commit by themselves",
+        "worker/handling.py",
+        "        fence_of(session).expected = {run.job.id}\n",
+        "",
+        "tests/worker/test_own_transactions.py::test_a_handler_that_commits_by_itself_is_refused_and_leaves_nothing",
+    ),
+    Guard(
+        "dedup row in the statement of the ack",
+        "statements/settle.py",
+        "    wanted = select(done.c.task, key, done.c.id)\n",
+        "    wanted = select(done.c.task, key, done.c.id).where(done.c.id < 0)\n",
+        f"{_DEDUP}::test_a_naive_service_is_refused_its_second_effect",
+    ),
+    Guard(
+        "a second effect of one key is refused",
+        "session.py",
+        "        if not ours and not known:\n",
+        "        if False:\n",
+        f"{_DEDUP}::test_a_naive_service_is_refused_its_second_effect",
+    ),
+    Guard(
+        "attempt at the claim",
+        "statements/claim.py",
+        "            attempt=job.c.attempt + 1,\n",
+        "",
+        "tests/worker/test_zombies.py"
+        "::test_a_job_that_kills_its_process_starts_as_often_as_it_may_and_ends_as_a_dead_letter",
+    ),
+    Guard(
+        "token at the claim",
+        "statements/claim.py",
+        "            token=job.c.token + 1,\n",
+        "",
+        f"{_STALE}::test_a_stale_owner_changes_nothing_is_told_and_cannot_commit",
+    ),
+    Guard(
+        "a lost worker's last attempt ends in the dead letters",
+        "statements/sweep.py",
+        "and_(expired, job.c.attempt >= job.c.max_attempts)",
+        "and_(expired, job.c.attempt < 0)",
+        "tests/behaviour/test_sweep.py",
+    ),
+    Guard(
+        "the keeper holds the leases",
+        "worker/keeper.py",
+        "            self._held.update(runs)\n",
+        "            pass\n",
+        "tests/proofs/test_a_worker_dies.py::test_a_job_of_three_times_the_timeout_with_heartbeats_is_never_requeued",
+    ),
+    Guard(
+        "failures are recorded in a fresh transaction, with a text that can be stored",
+        "session.py",
+        "    return clean_text(text, ERROR_CHARACTERS)\n",
+        "    return text\n",
+        "tests/worker/test_failures.py::test_an_error_whose_text_cannot_be_stored_is_recorded_all_the_same",
+    ),
+    Guard(
+        "no claim in AUTOCOMMIT",
+        "session.py",
+        "        if _in_autocommit(connection):\n            msg",
+        "        if False:\n            msg",
+        "tests/behaviour/test_claim.py",
+    ),
+    Guard(
+        "the clock moves inside a transaction",
+        "statements/literals.py",
+        "func.statement_timestamp(",
+        "func.now(",
+        "tests/behaviour",
+    ),
+    Guard(
+        "a job without an effect cannot be suppressed away",
+        "statements/settle.py",
+        "job.c.id == before.c.id, before.c.exists)",
+        "job.c.id == before.c.id)",
+        f"{_DEDUP}::test_a_job_without_an_effect_cannot_be_suppressed_away",
+    ),
+)
+
+
+def main() -> int:
+    """Try all guards, or those whose name holds the first argument."""
+    wanted = sys.argv[1] if len(sys.argv) > 1 else ""
+    unnoticed = [guard.name for guard in GUARDS if wanted in guard.name and not _is_noticed(guard)]
+    for name in unnoticed:
+        print(f"NOBODY NOTICES that this guard is gone: {name}")  # noqa: T201 - a command
+    return 1 if unnoticed else 0
+
+
+def _is_noticed(guard: Guard) -> bool:
+    with tempfile.TemporaryDirectory(prefix="sa-jobqueue-guards-") as folder:
+        copy = Path(folder)
+        for name in _COPIED:
+            (shutil.copytree if (_ROOT / name).is_dir() else shutil.copy)(_ROOT / name, copy / name)
+        _remove(guard, copy / "sa_jobqueue" / guard.file)
+        code = _run(guard.test, copy)
+    if code not in {0, _TESTS_FAILED}:
+        msg = f"{guard.name}: pytest could not run {guard.test} (exit code {code})"
+        raise SystemExit(msg)
+    print(f"{'bites' if code else 'BITES NOT'}: {guard.name}", flush=True)  # noqa: T201 - a command
+    return code == _TESTS_FAILED
+
+
+def _remove(guard: Guard, file: Path) -> None:
+    code = file.read_text(encoding="utf-8")
+    if code.count(guard.there) != 1:
+        msg = f"{guard.name}: {guard.file} should hold this once: {guard.there!r}"
+        raise SystemExit(msg)
+    file.write_text(code.replace(guard.there, guard.gone), encoding="utf-8")
+
+
+def _run(test: str, folder: Path) -> int:
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=60", "-p", "no:cacheprovider", test]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
