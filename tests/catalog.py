@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _OURS = """
     WITH ours AS (
         SELECT oid, relname, reloptions FROM pg_class
-        WHERE relkind = 'r' AND relnamespace = to_regnamespace(:schema) AND relname LIKE 'jobqueue%'
+        WHERE relkind = 'r' AND relname LIKE 'jobqueue%'
+        AND relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = :schema)
     )
 """
 _PARTS = {

@@ -58,7 +58,7 @@ def version(engine: Engine, schema: str | None = None) -> int | None:
 
 
 def ours(engine: Engine, schema: str = "public") -> bool:
-    return "jobqueue_job" in tables(str(engine.url), schema)
+    return "jobqueue_job" in tables(engine.url.render_as_string(hide_password=False), schema)
 
 
 def test_the_guide_names_the_newest_version() -> None:
@@ -73,7 +73,7 @@ def test_a_migration_of_the_applications_own_works_as_documented(app: HostApp, e
     follow(app, documented("A migration of your own", "sh")[1])
     assert version(empty) == LATEST
     app.alembic("downgrade", "-1")
-    assert tables(str(empty.url)) == {"customer", "alembic_version"}
+    assert tables(empty.url.render_as_string(hide_password=False)) == {"customer", "alembic_version"}
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_the_applications_sql_script_does_what_its_upgrade_does(
     app: HostApp, empty: Engine, body: str, schema: str | None
 ) -> None:
     app.migration(body)
-    run_script(str(empty.url), app.alembic("upgrade", "base:head", "--sql"))
+    run_script(empty.url.render_as_string(hide_password=False), app.alembic("upgrade", "base:head", "--sql"))
     assert version(empty, schema) == LATEST
     assert "(head)" in app.alembic("current")
-    run_script(str(empty.url), app.alembic("downgrade", "head:base", "--sql"))
+    run_script(empty.url.render_as_string(hide_password=False), app.alembic("downgrade", "head:base", "--sql"))
     assert not ours(empty, schema or "public")
 
 
@@ -132,12 +132,12 @@ def test_the_packaged_branch_works_by_the_commands_of_the_guide(branch_app: Host
     until_app_is_down, app_down, rest = daily.partition("alembic downgrade app@base\n")
     follow(branch_app, until_app_is_down + app_down)
     assert ours(empty)
-    assert "customer" not in tables(str(empty.url))
+    assert "customer" not in tables(empty.url.render_as_string(hide_password=False))
     follow(branch_app, rest + removal)
     ini = branch_app.folder / "alembic.ini"
     ini.write_text(ini.read_text().replace("    sa_jobqueue:migrations/versions\n", ""))
     follow(branch_app, "alembic upgrade head\nalembic check")
-    assert tables(str(empty.url)) == {"customer", "alembic_version"}
+    assert tables(empty.url.render_as_string(hide_password=False)) == {"customer", "alembic_version"}
 
 
 def test_the_branch_puts_its_tables_into_the_schema_of_the_ini_file(tmp_path: Path, empty: Engine) -> None:
@@ -162,7 +162,7 @@ def test_the_branch_reads_its_schema_from_pyproject_and_the_command_line_goes_be
 
 
 def test_the_branch_makes_by_script_what_it_makes_online(branch_app: HostApp, empty: Engine) -> None:
-    run_script(str(empty.url), branch_app.alembic("upgrade", "base:heads", "--sql"))
+    run_script(empty.url.render_as_string(hide_password=False), branch_app.alembic("upgrade", "base:heads", "--sql"))
     assert version(empty) == LATEST
-    run_script(str(empty.url), branch_app.alembic("downgrade", "heads:base", "--sql"))
-    assert tables(str(empty.url)) <= {"alembic_version"}
+    run_script(empty.url.render_as_string(hide_password=False), branch_app.alembic("downgrade", "heads:base", "--sql"))
+    assert tables(empty.url.render_as_string(hide_password=False)) <= {"alembic_version"}
