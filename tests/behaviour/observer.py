@@ -48,6 +48,14 @@ class Observer:
         sql = "UPDATE jobqueue_job SET visible_at = clock_timestamp() - interval '1 second' WHERE id = :id"
         self.all(sql, id=job_id)
 
+    def lines_at_rows(self) -> Sequence[Row[Any]]:
+        """Who waits in line for a row that others wait for too.
+
+        Not every wait: one who skips locked rows may still have to see another claim's transaction end, where that one
+        has locked a newer version of a row which it then does not take (docs/decisions/0008).
+        """
+        return self.all("SELECT pid, mode FROM pg_locks WHERE NOT granted AND locktype = 'tuple'")
+
     def lock_waits(self) -> Sequence[Row[Any]]:
         """Requests for a row or for the end of a transaction that are not granted at this moment."""
         return self.all(

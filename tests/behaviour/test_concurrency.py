@@ -56,8 +56,8 @@ def test_claimers_that_hold_all_their_rows_never_wait_for_each_other(
     assert set(got) == jobs
 
 
-@pytest.mark.parametrize("claimers", [2, 4])
-def test_no_job_is_claimed_twice_and_no_lock_is_waited_for(
+@pytest.mark.parametrize("claimers", [3, 4])
+def test_no_job_is_claimed_twice_and_nobody_lines_up_for_a_row(
     claimers: int, queue: Client, clients: Callable[..., Client], observer: Observer
 ) -> None:
     jobs = _enqueue_hundred(queue)
@@ -75,7 +75,7 @@ def test_no_job_is_claimed_twice_and_no_lock_is_waited_for(
     def watch() -> list[object]:
         seen: list[object] = []
         while not done.is_set():
-            seen += observer.lock_waits()
+            seen += observer.lines_at_rows()
         return seen
 
     with ThreadPoolExecutor(1) as pool:

@@ -103,7 +103,7 @@ def _look(observer: Observer, everybody_holds_one: Barrier, looked: Barrier) -> 
     return waits
 
 
-def test_four_claimers_that_race_for_one_queue_never_wait_for_a_lock(
+def test_four_claimers_that_race_for_one_queue_never_line_up_for_a_row(
     sessionmaker: sessionmaker[Session], observer: Observer
 ) -> None:
     with sessionmaker.begin() as session:
@@ -120,9 +120,9 @@ def test_four_claimers_that_race_for_one_queue_never_wait_for_a_lock(
 
     with ThreadPoolExecutor(4) as pool:
         claiming = [pool.submit(claim_all) for _ in range(4)]
-        samples = [observer.lock_waits()]
+        samples = [observer.lines_at_rows()]
         while not all(done.done() for done in claiming):
-            samples.append(observer.lock_waits())
+            samples.append(observer.lines_at_rows())
 
     assert sum(done.result() for done in claiming) == 200
     assert [waits for waits in samples if waits] == []
