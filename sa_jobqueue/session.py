@@ -34,6 +34,7 @@ from sa_jobqueue.values import (
     check_name,
     to_seconds,
 )
+from sa_jobqueue.wire import send
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable, Row
@@ -218,7 +219,7 @@ class JobSession:
         statement = settle.ack(self._models, natural_keys_only=self._natural_keys_only, log=self._log)
         row = self._settle(job, statement, "ack")
         known = job.id in self._fence.known_duplicates
-        ours = row.fresh or row.holder == job.id or (self._natural_keys_only and job.dedup_key is None)
+        ours = row.holder == job.id or (self._natural_keys_only and job.dedup_key is None)
         if not ours and not known:
             self._fence.refuse(job.id, f"the effect of job {job.id} exists already.")
             raise DuplicateEffect(job.id, job.dedup_scope, job.idempotency_key)
@@ -398,7 +399,7 @@ class JobSession:
         return connection
 
     def _execute(self, statement: Executable, given: Mapping[str, Any]) -> Any:
-        return self._connection().execute(statement, given)
+        return send(self._connection(), statement, given)
 
     def _locking(self, statement: Executable, given: Mapping[str, Any]) -> Any:
         connection = self._connection()
@@ -408,7 +409,7 @@ class JobSession:
                 "workers get the same job; give the engine isolation_level='READ COMMITTED'"
             )
             raise UnsupportedDatabase(msg)
-        return connection.execute(statement, given)
+        return send(connection, statement, given)
 
 
 def _in_autocommit(connection: Connection) -> bool:
@@ -424,8 +425,8 @@ def _parameters(job: NewJob) -> dict[str, Any]:
     return {
         "queue": job.queue,
         "task": job.task,
-        "args": {} if job.args is None else job.args,
-        "headers": {} if job.headers is None else job.headers,
+        "args": _json(job.args),
+        "headers": _json(job.headers),
         "priority": job.priority,
         "max_attempts": job.max_attempts,
         "delay": job.delay_seconds,
@@ -437,10 +438,11 @@ def _parameters(job: NewJob) -> dict[str, Any]:
 
 def _arrays(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     rows = [_parameters(job) for job in jobs]
-    columns = {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
-    for name in ("args", "headers"):
-        columns[name] = [json.dumps(value, ensure_ascii=False) for value in columns[name]]
-    return columns
+    return {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
+
+
+def _json(value: Mapping[str, Any] | None) -> str:
+    return "{}" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _error_text(error: BaseException | str) -> str:

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     cast,
     delete,
     exists,
@@ -38,14 +39,17 @@ from sa_jobqueue.values import OWN_KEY_PREFIX
 
 __all__ = ["ack", "bury", "once", "release", "retry", "snooze", "suppress", "written"]
 
+_ACKED = ("id", "task", "dedup_key")
+_LOGGED = ("queue", "task", "attempt", "enqueued_at", "claimed_at", "claimed_by")
+
 
 @cache
 def ack(models: Models, *, natural_keys_only: bool = False, log: bool = False) -> Select[Any]:
     """Delete the job, write its dedup row (and log row); no row in the answer means that the lease is lost.
 
-    ``fresh`` is true if this statement wrote the dedup row; ``holder`` is the job that had written it before.
+    ``holder`` is the job that wrote the dedup row: this one, now or by ``once``, or another before.
     """
-    done = _removed(models)
+    done = _removed(models, *_ACKED, *(_LOGGED if log else ()))
     effects = models.table(models.dedup_key)
     key = _effect_key(done)
     wanted = select(done.c.task, key, done.c.id)
@@ -59,13 +63,8 @@ def ack(models: Models, *, natural_keys_only: bool = False, log: bool = False) -
         .cte("written")
     )
     holder = select(effects.c.job_id).where(effects.c.scope == done.c.task, effects.c.key == key).scalar_subquery()
-    answer = select(
-        done.c.id,
-        exists().select_from(written).label("fresh"),
-        holder.label("holder"),
-        done.c.claimed_at,
-        now().label("at"),
-    )
+    fresh = exists().select_from(written)
+    answer = select(done.c.id, case((fresh, done.c.id), else_=holder).label("holder"))
     return _logged(models, answer, done, Outcome.DONE, log=log)
 
 
@@ -135,7 +134,7 @@ def release(models: Models, *, log: bool = False) -> Select[Any]:
 @cache
 def bury(models: Models, reason: DeathReason, *, log: bool = False) -> Select[Any]:
     """Move the job to the dead letters with the text ``error``."""
-    gone = _removed(models)
+    gone = _removed(models, *(column.name for column in models.table(models.job).c))
     graves = grave(models, gone, reason)
     return _logged(models, select(gone.c.id), gone, Outcome.DEAD, log=log).add_cte(graves)
 
@@ -149,9 +148,9 @@ def owned(job: Table) -> ColumnElement[bool]:
     )
 
 
-def _removed(models: Models) -> CTE:
+def _removed(models: Models, *wanted: str) -> CTE:
     job = models.table(models.job)
-    return delete(job).where(owned(job)).returning(*job.c).cte("gone")
+    return delete(job).where(owned(job)).returning(*(job.c[name] for name in dict.fromkeys(wanted))).cte("gone")
 
 
 def _let_go(models: Models, values: dict[str, Any], outcome: Outcome, *, log: bool) -> Select[Any]:
@@ -187,7 +186,7 @@ def _logged(models: Models, answer: Select[Any], runs: FromClause, outcome: Outc
     if not log:
         return answer
     table = models.table(models.job_log)
-    shared = ("queue", "task", "attempt", "enqueued_at", "claimed_at")
+    shared = [name for name in _LOGGED if name != "claimed_by"]
     rows = select(runs.c.id, runs.c.claimed_by, text_literal(outcome), now(), *(runs.c[name] for name in shared))
     columns = ["job_id", "worker", "outcome", "finished_at", *shared]
     return answer.add_cte(insert(table).from_select(columns, rows).cte("logged"))
