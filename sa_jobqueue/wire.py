@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import psycopg
@@ -46,6 +46,7 @@ class _Compiled:
 
 @cache
 def _compiled(statement: Executable) -> _Compiled:
-    compiled: Any = statement.compile(dialect=psycopg.dialect())  # type: ignore[attr-defined]
+    dialect: Any = psycopg.dialect
+    compiled = cast("Any", statement).compile(dialect=dialect())
     literals = tuple(parameter.key for parameter in compiled.literal_execute_params)
     return _Compiled(compiled.string, compiled.params, literals)

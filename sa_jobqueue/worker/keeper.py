@@ -57,10 +57,10 @@ class Keeper(threading.Thread):
         with self._lock:
             self._held.update(runs)
 
-    def drop(self, run: Run) -> None:
-        """The run has ended; its lease is no longer kept."""
+    def drop(self, runs: Iterable[Run]) -> None:
+        """These runs have ended; their leases are no longer kept."""
         with self._lock:
-            self._held.discard(run)
+            self._held.difference_update(runs)
 
     def close(self) -> None:
         """End the thread, unless the database holds it up; leases that are still held will run out."""
@@ -71,7 +71,7 @@ class Keeper(threading.Thread):
         """Beat until closed."""
         while not self._closing.wait(self._tick):
             with self._lock:
-                held = list(self._held)
+                held = [run for run in self._held if not run.finished]
             try:
                 self._keep(held, time.monotonic())
             except Exception as error:  # noqa: BLE001 - the main loop is told, and raises it

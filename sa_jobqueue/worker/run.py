@@ -12,7 +12,7 @@ from typing import Any
 from sa_jobqueue.tasks import Task
 from sa_jobqueue.values import ClaimedJob
 
-__all__ = ["Condemned", "Run"]
+__all__ = ["Condemned", "Load", "Run"]
 
 
 class Condemned(StrEnum):
@@ -42,17 +42,33 @@ class Run:
     committed: bool = False
     condemned: Condemned | None = None
     finished: bool = False
-    interrupt: Callable[[], None] | None = None
+    interrupt: Callable[[], object] | None = None
     """Stops the handler from outside, where the runtime can do that (an asyncio task)."""
     first_error: BaseException | None = None
     """What aborted the handler's transaction, whether or not the handler let it be seen."""
+    load: Load | None = None
+    """What it is run with; None while it waits for its turn."""
+    announced: bool = False
+    ended: float | None = None
+    seconds: float | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> bool:
-        """The handler's turn has come; False if the run was given up while it waited."""
+        """The handler's turn has come, perhaps anew; False if the run is not wanted any more."""
         with self._lock:
-            self.started, self.begun = time.monotonic(), True
-            return not self.finished
+            self.started, self.begun, self.seconds = time.monotonic(), True, None
+            self.settling, self.first_error = False, None
+            return not self.finished and self.condemned is None
+
+    def pause(self) -> None:
+        """The handler is done, and waits for others that are to be committed with it; its time limit does not run."""
+        with self._lock:
+            self.begun, self.seconds = False, time.monotonic() - self.started
+
+    @property
+    def run_time(self) -> float:
+        """Seconds that the handler has taken."""
+        return time.monotonic() - self.started if self.seconds is None else self.seconds
 
     def attach(self, backend: int) -> None:
         """The handler's transaction runs in this server process from now on."""
@@ -84,14 +100,40 @@ class Run:
         with self._lock:
             if self.finished:
                 return False
-            self.finished = True
+            self.finished, self.ended = True, time.monotonic()
             return True
 
     @property
-    def abandoned(self) -> bool:
-        """True if the worker gave the run up, so that nobody waits for its handler any more."""
-        return self.finished and self.condemned is not None
+    def slot_seconds(self) -> float | None:
+        """How long it has taken a slot, its share if others shared that; None if its turn never came."""
+        if self.load is None or self.ended is None:
+            return None
+        return (self.ended - self.load.since) / len(self.load.runs)
 
     def overdue(self, now: float) -> bool:
         """Whether the handler has outlived the time limit of its task."""
         return self.begun and self.task.time_limit is not None and now - self.started > self.task.time_limit
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """Runs of one task that share a turn: a slot, a thread or coroutine, and if possible a transaction.
+
+    Its slot is left once: by the handlers that came back, or by the worker that gave them up.
+    """
+
+    runs: list[Run]
+    since: float = field(default_factory=time.monotonic)
+    _left: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def task(self) -> Task[Any, Any]:
+        """The task of all of them."""
+        return self.runs[0].task
+
+    def leave(self) -> bool:
+        """Take the right to fill the slot again; False if somebody else has it."""
+        with self._lock:
+            left, self._left = self._left, True
+            return not left

@@ -8,11 +8,12 @@ WITH gone AS (
   SELECT gone.task AS task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT)) AS coalesce_1, gone.id
       AS id
   FROM gone
+  ORDER BY gone.task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT))
   ON CONFLICT DO NOTHING
   RETURNING jobqueue_dedup_key.job_id
 )
-SELECT gone.id, CASE WHEN (EXISTS(
-  SELECT *
+SELECT gone.id, CASE WHEN (gone.id IN (
+  SELECT written.job_id
   FROM written
 )) THEN gone.id ELSE (
   SELECT jobqueue_dedup_key.job_id

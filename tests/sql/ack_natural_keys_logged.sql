@@ -17,11 +17,12 @@ WITH gone AS (
       AS id
   FROM gone
   WHERE gone.dedup_key IS NOT NULL
+  ORDER BY gone.task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT))
   ON CONFLICT DO NOTHING
   RETURNING jobqueue_dedup_key.job_id
 )
-SELECT gone.id, CASE WHEN (EXISTS(
-  SELECT *
+SELECT gone.id, CASE WHEN (gone.id IN (
+  SELECT written.job_id
   FROM written
 )) THEN gone.id ELSE (
   SELECT jobqueue_dedup_key.job_id
