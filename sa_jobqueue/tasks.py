@@ -159,10 +159,22 @@ class Task(Generic[P, R]):
             return session.run_sync(lambda sync: JobSession(sync).enqueue_many([new])[0])
         return JobSession(session).enqueue_many([new])[0]
 
-    def check(self, args: Mapping[str, Any]) -> None:
-        """Raise ArgumentsMismatch unless the stored arguments fit the handler; a batch looks at them itself."""
+    @contextmanager
+    def turn(self, job: ClaimedJob) -> Iterator[Callable[[Any], Any]]:
+        """The call of the handler with a session, for one job, which is the current one meanwhile.
+
+        A batch gets a list of one, and no job is the current one. Raises ArgumentsMismatch.
+        """
+        handler: Callable[..., Any] = self.function
         if self.batch:
+            yield lambda session: handler(session, [job])
             return
+        self.check(job.args)
+        with running(job):
+            yield lambda session: handler(session, **job.args)
+
+    def check(self, args: Mapping[str, Any]) -> None:
+        """Raise ArgumentsMismatch unless the stored arguments fit the handler."""
         try:
             self._signature.bind(None, **args)
         except TypeError as error:

@@ -19,7 +19,6 @@ from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
-from sa_jobqueue.tasks import running
 from sa_jobqueue.worker.run import Load, Run
 from sa_jobqueue.worker.sessions import SessionSource
 from sa_jobqueue.worker.verdict import is_outage
@@ -33,6 +32,9 @@ __all__ = ["Handling"]
 T = TypeVar("T")
 Conclude = Callable[[Run, BaseException | None], None]
 """Told how a run ended; None: its transaction committed."""
+
+Call = Callable[[Any], Any]
+"""A handler that waits for its session; the answer is to be awaited if it is a coroutine function."""
 
 _CLOSED = (
     "the handler closed its session, which undid what it had changed. Leave the session open: the worker commits and "
@@ -95,8 +97,8 @@ class Handling:
         try:
             watch = self._watch(source, session, runs)
             for turn in self._turns(runs):
-                with turn as (args, kwargs):
-                    runs[0].task.function(session, *args, **kwargs)
+                with turn as call:
+                    call(session)
             self._complete(session, runs, watch)
         finally:
             _detach(runs)
@@ -111,8 +113,8 @@ class Handling:
             try:
                 watch = self._watch(source, session.sync_session, runs)
                 for turn in self._turns(runs):
-                    with turn as (args, kwargs):
-                        await runs[0].task.function(session, *args, **kwargs)
+                    with turn as call:
+                        await call(session)
                 await session.run_sync(self._complete, runs, watch)
             finally:
                 _detach(runs)
@@ -123,29 +125,29 @@ class Handling:
         source.watched(session, watch)
         return watch
 
-    def _turns(self, runs: Sequence[Run]) -> Iterator[AbstractContextManager[tuple[tuple[Any, ...], dict[str, Any]]]]:
-        """The calls of handlers, each with its arguments; a duplicate is not called."""
+    def _turns(self, runs: Sequence[Run]) -> Iterator[AbstractContextManager[Call]]:
+        """The calls of handlers; a duplicate is not called."""
         todo = [run for run in runs if not run.job.duplicate]
-        if runs[0].task.batch:
+        if len(todo) > 1 and todo[0].task.batch:
             yield self._turn_of_batch(todo)
         else:
             for run in todo:
                 yield self._turn(run, shared=len(runs) > 1)
 
     @contextmanager
-    def _turn(self, run: Run, *, shared: bool) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    def _turn(self, run: Run, *, shared: bool) -> Iterator[Call]:
         self._begin(run)
-        run.task.check(run.job.args)
-        with running(run.job):
-            yield (), run.job.args
+        with run.task.turn(run.job) as call:
+            yield call
         if shared:
             run.pause()
 
     @contextmanager
-    def _turn_of_batch(self, runs: Sequence[Run]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
+    def _turn_of_batch(self, runs: Sequence[Run]) -> Iterator[Call]:
         for run in runs:
             self._begin(run)
-        yield ([run.job for run in runs],), {}
+        jobs = [run.job for run in runs]
+        yield lambda session: runs[0].task.function(session, jobs)
 
     def _begin(self, run: Run) -> None:
         if not self.begin(run):
