@@ -16,6 +16,7 @@ from sa_jobqueue import exchange, rates
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, JobQueueError, LeaseLost, UnsupportedDatabase
 from sa_jobqueue.fence import Fence, fence_of
+from sa_jobqueue.hints import hint_after_commit
 from sa_jobqueue.models import Models
 from sa_jobqueue.payload import clean_text
 from sa_jobqueue.statements import claim, enqueue, operate, rollup, settle, sweep
@@ -97,7 +98,9 @@ class JobSession:
         if unique_key is not None:
             return self.enqueue_many([new])[0]
         row = self._execute(enqueue.enqueue(self._models, unique=False), _parameters(new)).one()
-        return EnqueuedJob(row.id, created=True, status=State(row.status))
+        answer = EnqueuedJob(row.id, created=True, status=State(row.status))
+        self._hint([(new.queue, answer)])
+        return answer
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[EnqueuedJob]:
         """Insert any number of jobs by two statements at most; the answers stand in the order of the jobs.
@@ -115,6 +118,7 @@ class JobSession:
             else:
                 answers.append(made[job.unique_key])
                 made[job.unique_key] = EnqueuedJob(answers[-1].id, created=False, status=answers[-1].status)
+        self._hint((job.queue, answer) for job, answer in zip(new, answers, strict=True))
         return answers
 
     def claim(
@@ -296,6 +300,8 @@ class JobSession:
         ids = None if job_ids is None else [job_ids] if isinstance(job_ids, int) else list(job_ids)
         given = {"ids": ids, "for_queue": queue, "for_task": task, "limit": limit}
         rows = self._locking(operate.redrive(self._models), given).all()
+        if queues := {row.queue for row in rows if row.redriven}:
+            hint_after_commit(self.session, self._connection(), self._models, queues)
         return Redriven(
             redriven=tuple(row.job_id for row in rows if row.redriven),
             skipped=tuple(row.job_id for row in rows if not row.redriven),
@@ -316,6 +322,12 @@ class JobSession:
         dead = self._execute(operate.buried(self._models), {}).mappings().all()
         recent = self._execute(rollup.window(self._models), {"window": window}).all()
         return rates.queue_stats([*live, *dead], recent, window)
+
+    def _hint(self, enqueued: Iterable[tuple[str, EnqueuedJob]]) -> None:
+        """Only of jobs that may run at once; a worker looks by itself when others become due."""
+        queues = {queue for queue, job in enqueued if job.created and job.status is State.QUEUED}
+        if queues:
+            hint_after_commit(self.session, self._connection(), self._models, queues)
 
     @property
     def _fence(self) -> Fence:

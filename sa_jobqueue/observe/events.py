@@ -11,6 +11,8 @@ __all__ = [
     "Event",
     "HeartbeatFailed",
     "LeaseWasLost",
+    "Listening",
+    "ListeningFailed",
     "Outage",
     "Recovered",
     "RunEnded",
@@ -113,5 +115,17 @@ class Recovered(Event):
 @dataclass(frozen=True, slots=True)
 class HeartbeatFailed(Event):
     """Leases could not be extended; the keeper tries again. Emitted once for each series of failures."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Listening(Event):
+    """Notifications of new jobs arrive, for the first time or again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListeningFailed(Event):
+    """No notifications arrive; jobs are found by polling meanwhile. Emitted once for each series of failures."""
 
     error: BaseException

@@ -9,6 +9,8 @@ from sa_jobqueue.observe.events import (
     Event,
     HeartbeatFailed,
     LeaseWasLost,
+    Listening,
+    ListeningFailed,
     Outage,
     Recovered,
     RunEnded,
@@ -117,6 +119,21 @@ def _(event: Recovered) -> None:
 @log_event.register
 def _(event: HeartbeatFailed) -> None:
     logger.error("%s: heartbeat failed (%s); trying again", event.worker, _where(event.error))
+
+
+@log_event.register
+def _(event: Listening) -> None:
+    logger.info("%s: listening for new jobs", event.worker)
+
+
+@log_event.register
+def _(event: ListeningFailed) -> None:
+    logger.warning(
+        "%s: notifications of new jobs do not arrive (%s); polling meanwhile. Behind a pooler in transaction mode, "
+        "give the worker listen=URL of the server itself, or listen=False",
+        event.worker,
+        _where(event.error),
+    )
 
 
 def _named(job: ClaimedJob) -> str:

@@ -50,7 +50,7 @@ def redrive(models: Models) -> Select[Any]:
         .values(redriven_at=now())
         .cte("marked")
     )
-    answer = select(chosen.c.job_id, revived.c.id.is_not(None).label("redriven"))
+    answer = select(chosen.c.job_id, chosen.c.queue, revived.c.id.is_not(None).label("redriven"))
     answer = answer.select_from(chosen.outerjoin(revived, revived.c.id == chosen.c.job_id))
     return answer.order_by(chosen.c.id).add_cte(marked)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, text
@@ -47,14 +47,18 @@ class Control:
     models: Models
     worker: str
     job_log: bool
-    _direct: Engine | None = None
+    _transactions: Engine = field(init=False)
+    _statements: Engine = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._transactions = self._statements = self.engine.execution_options(isolation_level="READ COMMITTED")
 
     def open(self) -> None:
         """Learn the isolation level that a statement has which is not in a transaction."""
         direct = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         with direct.connect() as connection:
             level = connection.execute(text("SHOW default_transaction_isolation")).scalar_one()
-        self._direct = direct if level == "read committed" else self.engine
+        self._statements = direct if level == "read committed" else self._transactions
 
     def see(self, queues: Sequence[str]) -> list[Sight]:
         """Look at the queues."""
@@ -129,11 +133,11 @@ class Control:
 
     @contextmanager
     def _statement(self) -> Iterator[Connection]:
-        with (self._direct or self.engine).begin() as connection:
+        with self._statements.begin() as connection:
             yield connection
 
     def _commit(self, operation: Callable[[JobSession], T]) -> T:
-        with Session(self.engine) as session, session.begin():
+        with Session(self._transactions) as session, session.begin():
             return operation(JobSession(session, models=self.models, job_log=self.job_log))
 
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sa_jobqueue.exchange import Place
+from sa_jobqueue.hints import DEBOUNCE
 from sa_jobqueue.values import ClaimedJob
 
 __all__ = ["Lane"]
 
 _FULL_PASS = 1.0
 """Seconds after which a claim begins at the head of its queue again, where stragglers and retries may be."""
+_ECHO = DEBOUNCE * 1.2
 
 
 @dataclass(slots=True)
@@ -27,8 +29,19 @@ class Lane:
     breadth: int = 1
     ready: bool = False
     """Whether a claim may find something."""
+    again_at: float | None = None
+    """When to claim once more after a hint: its sender may have kept another one back since."""
     _behind: Place | None = None
     _full_pass_at: float = 0.0
+
+    def hinted(self, now: float) -> None:
+        """There is a hint of a new job."""
+        self.ready, self.again_at = True, now + _ECHO
+
+    def stirs(self, now: float) -> None:
+        """The time has come to claim once more after a hint."""
+        if self.again_at is not None and now >= self.again_at:
+            self.ready, self.again_at = True, None
 
     def begins(self, now: float) -> Place | None:
         """The place behind which the next claim looks; None: from the head of the queue."""

@@ -52,6 +52,8 @@ class Machine:
     """Jobs that are claimed and have not ended: they run, or wait for a slot."""
     stopping: Stopping = Stopping.NO
     drained: bool = False
+    listening: bool = False
+    """Whether hints of new jobs arrive, so that looks need not be frequent."""
     seconds: float | None = None
     """How long a slot is taken by one job, smoothed; None before the first has ended."""
     _busy: bool = False
@@ -99,7 +101,8 @@ class Machine:
 
     def looked(self, now: float, *, found: bool, due_in: float | None) -> None:
         """The queues were looked at; ``due_in`` seconds from now something will be due (None: nothing is known of)."""
-        self._pause = self.poll_interval if found else min(self._pause * 2, self.poll_interval)
+        settled = found or self.listening
+        self._pause = self.poll_interval if settled else min(self._pause * 2, self.poll_interval)
         next_due = self._pause if due_in is None else max(due_in, _SHORTEST_PAUSE)
         self._look_at = now + min(self._pause, next_due)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.pool import NullPool, QueuePool
 
 from sa_jobqueue.errors import WorkerMisconfigured
@@ -19,7 +19,17 @@ from sa_jobqueue.tasks import Task, TaskRegistry
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-__all__ = ["breadths", "check_pool", "check_tasks", "control_engine", "default_name", "dispose", "home_engine", "lanes"]
+__all__ = [
+    "breadths",
+    "check_pool",
+    "check_tasks",
+    "control_engine",
+    "default_name",
+    "dispose",
+    "home_engine",
+    "lanes",
+    "listening_engine",
+]
 
 
 def default_name() -> str:
@@ -76,7 +86,10 @@ def home_engine(factory: Callable[[], Any], models: Models) -> Engine:
 
 @contextmanager
 def control_engine(home: Engine) -> Iterator[Engine]:
-    """An engine with the same connection settings and a pool of its own, in READ COMMITTED."""
+    """An engine with the same connection settings and a pool of its own, and no isolation level.
+
+    Whoever uses it derives one with the level that is wanted: SQLAlchemy does not override one level with another.
+    """
     if home.dialect.name != "postgresql":
         msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
         raise WorkerMisconfigured(msg)
@@ -85,9 +98,23 @@ def control_engine(home: Engine) -> Iterator[Engine]:
         engine = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
     else:
         engine = create_engine(home.url, pool=home.pool.recreate(), **given)
-    options = {**home.get_execution_options(), "isolation_level": "READ COMMITTED"}
+    options = {key: value for key, value in home.get_execution_options().items() if key != "isolation_level"}
     try:
         yield engine.execution_options(**options)
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def listening_engine(home: Engine, url: str | URL | None) -> Iterator[Engine]:
+    """The engine of the listener: to ``url`` if that is given, else in the application's way."""
+    if url is None:
+        with control_engine(home) as engine:
+            yield engine
+        return
+    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=NullPool)
+    try:
+        yield engine
     finally:
         engine.dispose()
 

@@ -11,10 +11,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import ceil
 from queue import Empty, SimpleQueue
 
 from sa_jobqueue.observe import Event, SweepDone, WorkerStopping
+from sa_jobqueue.statements import hint
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import ClaimedJob
@@ -32,6 +34,7 @@ from sa_jobqueue.worker.verdict import is_outage
 __all__ = ["Shift"]
 
 _TALLY_INTERVAL = 2.0
+_LONGEST_WAIT = 3_600.0
 
 
 class Shift:
@@ -76,7 +79,7 @@ class Shift:
         try:
             while not self._machine.done():
                 self._step()
-                self._take(self._machine.wait(time.monotonic()))
+                self._take(self._wait(time.monotonic()))
         finally:
             try:
                 self._end_all()
@@ -88,6 +91,20 @@ class Shift:
     def stop(self) -> None:
         """Ask for a stop, from any thread or signal handler; a second time: at once."""
         self._inbox.put(self._on_stop)
+
+    def hear(self, mark: str | None) -> None:
+        """A hint has come of the queue with that mark, or (None) of any; from any thread."""
+        self._inbox.put(partial(self._on_hint, mark))
+
+    def rely_on_hints(self, *, healthy: bool) -> None:
+        """Whether hints arrive; from any thread."""
+        self._machine.listening = healthy
+
+    def _on_hint(self, mark: str | None) -> None:
+        now = time.monotonic()
+        for lane in self._lanes.values():
+            if mark is None or mark == hint.mark(lane.queue):
+                lane.hinted(now)
 
     def _on_stop(self) -> None:
         self._machine.stop(time.monotonic())
@@ -108,6 +125,10 @@ class Shift:
             raise error
 
         self._inbox.put(fail)
+
+    def _wait(self, now: float) -> float:
+        hinted = (lane.again_at - now for lane in self._lanes.values() if lane.again_at is not None)
+        return max(min(self._machine.wait(now), *hinted, _LONGEST_WAIT), 0.0)
 
     def _step(self) -> None:
         now = time.monotonic()
@@ -180,6 +201,8 @@ class Shift:
 
     def _wanting(self) -> list[Lane]:
         now = time.monotonic()
+        for lane in self._lanes.values():
+            lane.stirs(now)
         self._turn += 1
         lanes = deque(self._lanes.values())
         lanes.rotate(self._turn)

@@ -20,6 +20,7 @@ from sa_jobqueue.worker import setup
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
 from sa_jobqueue.worker.lanes import Lane
+from sa_jobqueue.worker.listener import Ear, Listener
 from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.run import Load
 from sa_jobqueue.worker.runtimes import Both, ThreadRuntime
@@ -29,7 +30,7 @@ from sa_jobqueue.worker.signals import stopping_on_signals
 from sa_jobqueue.worker.watch import Overheard
 
 if TYPE_CHECKING:
-    from sqlalchemy import Engine
+    from sqlalchemy import URL, Engine
     from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
     from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
@@ -58,6 +59,8 @@ class Worker:
         natural_keys_only: write dedup rows only for jobs that have a ``dedup_key``.
         job_log: write every run to the job log.
         models: the mapped classes, if they are not the ready-made ones.
+        listen: hear of new jobs by LISTEN, on one more connection; polling goes on all the same. A URL says where to
+            listen, if the application's engine goes through a pooler that delivers no notifications.
         subscribers: called with every event, on the thread where it happens; by default events are logged.
 
     Raises:
@@ -80,6 +83,7 @@ class Worker:
         natural_keys_only: bool = False,
         job_log: bool = False,
         models: Models | None = None,
+        listen: bool | str | URL = True,
         subscribers: Sequence[Callable[[Event], None]] = (log_event,),
     ) -> None:
         setup.check_tasks(tasks, sync=sessionmaker is not None, asynchronous=async_sessionmaker is not None)
@@ -95,6 +99,7 @@ class Worker:
         self._grace = to_seconds("grace", grace)
         self._models = models or Models()
         self._job_log = job_log
+        self._listen = listen
         self._subscribers = tuple(subscribers)
         self._natural_keys_only = natural_keys_only
         self._idle_timeout = to_seconds("idle_timeout", idle_timeout)
@@ -118,7 +123,8 @@ class Worker:
             shift = self._new_shift(engine, keeper_engine, drain=until_empty)
             overheard = Overheard()
             handling = self._handling(shift, overheard)
-            with self._on_duty(shift), overheard.listening(homes), self._runtimes(shift, handling) as start:
+            heard = overheard.listening(homes)
+            with self._on_duty(shift), heard, self._runtimes(shift, handling) as start, self._hinted(shift, homes[0]):
                 shift.work(start)
         self._emit(WorkerStopped(self.name, shift.abandoned))
 
@@ -190,6 +196,20 @@ class Worker:
             conclude=shift.recorder.conclude,
             overheard=overheard,
         )
+
+    @contextmanager
+    def _hinted(self, shift: Shift, home: Engine) -> Iterator[None]:
+        """Hear of new jobs while the block runs, if that is wanted."""
+        if self._listen is False:
+            yield
+            return
+        with setup.listening_engine(home, None if self._listen is True else self._listen) as engine:
+            rely = shift.rely_on_hints
+            ear = Ear(shift.hear, mended=partial(rely, healthy=True), failed=partial(rely, healthy=False))
+            listener = Listener(engine, self._models, self.name, ear, self._emit)
+            listener.start()
+            with closing(listener):
+                yield
 
     @contextmanager
     def _runtimes(self, shift: Shift, handling: Handling) -> Iterator[Callable[[Load], None]]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 from sqlalchemy.orm import sessionmaker as session_factory
 
-from sa_jobqueue import SchemaMismatch, TaskRegistry, Worker, WorkerMisconfigured
-from sa_jobqueue.observe import RunEnded
+from sa_jobqueue import JobSession, Models, SchemaMismatch, TaskRegistry, Worker, WorkerMisconfigured
+from sa_jobqueue.observe import RunEnded, WorkerStarted
+from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.setup import control_engine
+from sa_jobqueue.worker.verdict import Ending, Verdict
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 
@@ -19,11 +23,20 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncSession
-    from sqlalchemy.orm import Session, sessionmaker
+    from sqlalchemy.orm import sessionmaker
 
     from sa_jobqueue import EnqueuedJob
     from tests.behaviour.observer import Observer
     from tests.proofs.crew import Crew, Events
+
+
+SERIALIZABLE_BY_DEFAULT = "-c default_transaction_isolation=serializable"
+REMEMBER_LEVELS = """
+CREATE TABLE levels (level text);
+CREATE FUNCTION remember() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO levels VALUES (current_setting('transaction_isolation')); RETURN NULL; END $$;
+CREATE TRIGGER remember AFTER INSERT OR UPDATE ON jobqueue_job FOR EACH ROW EXECUTE FUNCTION remember()
+"""
 
 
 def declare(tasks: TaskRegistry, name: str) -> None:
@@ -133,7 +146,7 @@ def test_a_database_without_the_tables_is_refused_before_the_first_poll(
     empty = create_engine(empty_database_url)
     with pytest.raises(SchemaMismatch):
         crew.worker(sessionmaker=session_factory(empty)).run()
-    assert events.all == []
+    assert events.of(WorkerStarted) == []
 
 
 def test_the_workers_own_connections_hide_parameters_where_the_applications_do(engine: Engine) -> None:
@@ -143,7 +156,20 @@ def test_the_workers_own_connections_hide_parameters_where_the_applications_do(e
             assert control.hide_parameters is hidden
 
 
-def test_the_workers_own_connections_read_committed_whatever_the_application_does(engine: Engine) -> None:
-    home = create_engine(engine.url, isolation_level="SERIALIZABLE")
-    with control_engine(home) as control, control.connect() as connection:
-        assert connection.get_isolation_level() == "READ COMMITTED"
+@pytest.mark.parametrize(
+    "level", [{"isolation_level": "SERIALIZABLE"}, {"connect_args": {"options": SERIALIZABLE_BY_DEFAULT}}]
+)
+def test_the_workers_own_statements_read_committed_whatever_the_application_does(
+    level: dict[str, Any], engine: Engine, observer: Observer
+) -> None:
+    home = create_engine(engine.url, **level)
+    observer.all(REMEMBER_LEVELS)
+    with Session(home) as session, session.begin():
+        JobSession(session).enqueue("t")
+    with control_engine(home) as own:
+        control = Control(own, Models(), "w", job_log=False)
+        control.open()
+        (job,) = control.claim("default", 1, {"t": 30.0}, None)
+        control.record(job, Verdict(Ending.RELEASE), give_up=threading.Event(), within=0)
+    home.dispose()
+    assert observer.all("SELECT level FROM levels") == [("serializable",), ("read committed",), ("read committed",)]

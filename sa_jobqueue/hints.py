@@ -1,0 +1,116 @@
+"""A hint to idle workers, sent after the commit that made jobs visible, on the connection that committed them.
+
+NOTIFY inside the enqueuing transaction would take a lock of the whole database at its COMMIT, in which all committing
+writers line up. After the commit there is nothing to line up for: a transaction that only notifies writes no WAL. Hints
+of one engine for one queue are at least ``DEBOUNCE`` seconds apart; a worker that hears one looks again so much later,
+so no job is left to its next poll. A hint that cannot be sent is forgotten: polling finds the job.
+
+``create_engine(..., execution_options={"sa_jobqueue_hints": False})`` turns hints off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from psycopg.pq import TransactionStatus
+from sqlalchemy import Connection, event
+from sqlalchemy.orm import Session
+
+from sa_jobqueue.models import Models
+from sa_jobqueue.statements import hint
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import SessionTransaction
+
+__all__ = ["DEBOUNCE", "hint_after_commit"]
+
+DEBOUNCE = 0.005
+_KEY = _OPTION = "sa_jobqueue_hints"
+_MOST_QUEUES = 10_000
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What one session has to say after its commit."""
+
+    connection: Connection
+    channel: str
+    queues: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Debounce:
+    """When a hint for each queue was last sent by way of one engine, on the monotonic clock."""
+
+    sent: dict[str, float] = field(default_factory=dict)
+
+    def due(self, queues: Iterable[str]) -> list[str]:
+        now = time.monotonic()
+        due = [queue for queue in queues if now - self.sent.get(queue, -DEBOUNCE) >= DEBOUNCE]
+        if len(self.sent) > _MOST_QUEUES:
+            self.sent.clear()
+        self.sent.update(dict.fromkeys(due, now))
+        return due
+
+
+def hint_after_commit(session: Session, connection: Connection, models: Models, queues: Iterable[str]) -> None:
+    """Tell the workers of these queues of new jobs, once the session's transaction has committed."""
+    if _debounce(connection) is None:
+        return
+    pending: _Pending | None = session.info.get(_KEY)
+    if pending is None:
+        event.listen(session, "after_commit", _after_commit)
+        event.listen(session, "after_transaction_end", _after_transaction_end)
+    if pending is None or pending.connection is not connection:
+        pending = session.info[_KEY] = _Pending(connection, hint.channel(models))
+    pending.queues.update(queues)
+
+
+def _after_commit(session: Session) -> None:
+    """What was committed is committed: whatever becomes of the hint, the caller must not hear of it."""
+    pending: _Pending = session.info[_KEY]
+    if pending.queues and not session.in_nested_transaction():
+        with suppress(Exception):
+            _send(pending)
+
+
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        session.info[_KEY].queues.clear()
+
+
+def _send(pending: _Pending) -> None:
+    """Past SQLAlchemy, which would begin a transaction that the session knows nothing of."""
+    driver: Any = pending.connection.connection
+    debounce = _debounce(pending.connection)
+    if debounce is None or driver.driver_connection.info.transaction_status is not TransactionStatus.IDLE:
+        return
+    if due := debounce.due(pending.queues):
+        _notify(driver.dbapi_connection, [(pending.channel, hint.mark(queue)) for queue in due])
+
+
+def _notify(dbapi: Any, hints: list[tuple[str, str]]) -> None:
+    before = dbapi.autocommit
+    dbapi.autocommit = True
+    try:
+        cursor = dbapi.cursor()
+        for each in hints:
+            cursor.execute(hint.NOTIFY, each)
+        cursor.close()
+    finally:
+        dbapi.autocommit = before
+
+
+def _debounce(connection: Connection) -> _Debounce | None:
+    """The memory of the connection's engine, kept in its options; None if they say no, or the driver is not psycopg."""
+    if not connection.dialect.driver.startswith("psycopg"):
+        return None
+    known: Any = connection.engine.get_execution_options().get(_OPTION)
+    if known is None:
+        known = _Debounce()
+        connection.engine.update_execution_options(**{_OPTION: known})
+    return known or None

@@ -1,0 +1,121 @@
+"""The listener: a thread and a connection of its own that hear of new jobs. Without it, polling finds them too.
+
+It proves that notifications arrive before it is relied on, and again every few seconds, by one that it sends itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from sa_jobqueue.backoff import Backoff
+from sa_jobqueue.models import Models
+from sa_jobqueue.observe import Event, Listening, ListeningFailed
+from sa_jobqueue.statements import hint
+
+__all__ = ["Ear", "Listener"]
+
+_PROBE_INTERVAL = 10.0
+_ANSWER_WITHIN = 2.0
+"""Seconds between proofs that notifications arrive, and how long one may be on its way."""
+_TURN = 0.5
+"""Seconds after which the thread looks whether it is to end."""
+_RECONNECT = Backoff(base=0.25, cap=30.0, jitter=0.25)
+_LAST_TURN = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ear:
+    """Who is told: ``heard`` of a queue's mark, None for any queue; ``mended`` and ``failed`` of hints as such."""
+
+    heard: Callable[[str | None], None]
+    mended: Callable[[], None]
+    failed: Callable[[], None]
+
+
+class Listener(threading.Thread):
+    """Listens until it is closed, through outages too.
+
+    Args:
+        engine: makes its connection, straight to the server: a pooler in transaction mode delivers no notifications.
+        models: the mapped classes.
+        worker: name of the worker in events.
+        ear: told of hints.
+        emit: takes events; a failure is told once, until it is mended.
+    """
+
+    def __init__(self, engine: Engine, models: Models, worker: str, ear: Ear, emit: Callable[[Event], None]) -> None:
+        super().__init__(name="sa-jobqueue-listener", daemon=True)
+        self._engine, self._worker, self._ear, self._emit = engine, worker, ear, emit
+        self._channel, self._subscribe = hint.channel(models), hint.listen(models)
+        self._closing = threading.Event()
+        self._failures, self._told = 0, False
+
+    def close(self) -> None:
+        """End the thread, unless the database holds it up."""
+        self._closing.set()
+        if self.is_alive():
+            self.join(_LAST_TURN)
+
+    def run(self) -> None:
+        """Listen, and after a failure listen again; pauses grow while nothing is heard at all."""
+        while not self._closing.is_set():
+            try:
+                self._listen()
+            except (psycopg.Error, SQLAlchemyError, _Deaf) as error:
+                self._failed(error)
+                self._closing.wait(_RECONNECT.seconds(self._failures))
+
+    def _listen(self) -> None:
+        with self._engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+            driver: Any = connection.connection.driver_connection
+            try:
+                driver.execute(self._subscribe)
+                while not self._closing.is_set():
+                    self._prove(driver)
+                    self._hear(driver, until=time.monotonic() + _PROBE_INTERVAL)
+            finally:
+                connection.invalidate()  # the pool must not hand out a connection that listens
+
+    def _prove(self, driver: Any) -> None:
+        """Send ourselves a notification; whatever else was on its way meanwhile is looked for."""
+        word = f"?{secrets.token_hex(8)}"
+        driver.execute(hint.NOTIFY, (self._channel, word))
+        deadline = time.monotonic() + _ANSWER_WITHIN
+        while not any(notice.payload == word for notice in driver.notifies(timeout=_TURN, stop_after=1)):
+            if time.monotonic() > deadline:
+                raise _Deaf
+            if self._closing.is_set():
+                return
+        self._recovered()
+        self._ear.heard(None)
+
+    def _hear(self, driver: Any, *, until: float) -> None:
+        while time.monotonic() < until and not self._closing.is_set():
+            for notice in driver.notifies(timeout=_TURN):
+                if not notice.payload.startswith("?"):
+                    self._ear.heard(notice.payload)
+
+    def _recovered(self) -> None:
+        self._ear.mended()
+        if self._failures or not self._told:
+            self._emit(Listening(self._worker))
+        self._failures, self._told = 0, True
+
+    def _failed(self, error: Exception) -> None:
+        self._ear.failed()
+        self._failures += 1
+        if self._failures == 1:
+            self._emit(ListeningFailed(self._worker, error))
+
+
+class _Deaf(Exception):
+    """Notifications do not arrive; behind a pooler in transaction mode they never do."""
