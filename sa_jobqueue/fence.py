@@ -3,7 +3,8 @@
 Four things stop a root commit:
 
 * a lease was found lost (:class:`LeaseLost` was raised, even if the caller swallowed it);
-* an ack, or a claim, was made in a savepoint that was rolled back: what followed relied on it;
+* an ack, or a claim, was made in a savepoint that was rolled back (the session's, or one of its connection): what
+  followed relied on it;
 * an effect turned out to be a duplicate;
 * a run is expected to be settled in this transaction, and is not (the worker's handlers must not commit by themselves).
 
@@ -15,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, NestedTransaction, event
 from sqlalchemy.orm import Session, SessionTransaction
 
 from sa_jobqueue.errors import CommitRefused
@@ -26,7 +28,7 @@ __all__ = ["Fence", "fence_of", "listen", "put_up"]
 _KEY = "sa_jobqueue.fence"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fence:
     """What one session relies on in its current root transaction."""
 
@@ -35,13 +37,22 @@ class Fence:
     settled: set[int] = field(default_factory=set)
     known_duplicates: set[int] = field(default_factory=set)
     released: set[SessionTransaction] = field(default_factory=set)
-    reliances: list[tuple[SessionTransaction, int, str]] = field(default_factory=list)
+    reliances: list[tuple[SessionTransaction, int, int, str]] = field(default_factory=list)
+    innermost: int = 0
+    """The savepoint of the connection in which the last statement was sent; 0: none."""
+
+    def follow(self, connection: Connection) -> None:
+        """A statement is about to be sent: the session knows nothing of savepoints that the connection itself made."""
+        savepoint = connection.get_nested_transaction()
+        self.innermost = 0 if savepoint is None else _number(_name(savepoint))
+        if savepoint is not None and not event.contains(connection, "rollback_savepoint", self._on_rollback):
+            event.listen(connection, "rollback_savepoint", self._on_rollback)
 
     def rely(self, session: Session, job_id: int, deed: str) -> None:
         """Remember that ``deed`` was done for the job in the session's innermost transaction."""
         transaction = session.get_nested_transaction() or session.get_transaction()
         if transaction is not None:
-            self.reliances.append((transaction, job_id, deed))
+            self.reliances.append((transaction, self.innermost, job_id, deed))
 
     def settle(self, session: Session, job_id: int, deed: str) -> None:
         """The job has left its claim in this transaction."""
@@ -72,9 +83,18 @@ class Fence:
             self._undo(transaction)
 
     def _undo(self, savepoint: SessionTransaction) -> None:
-        for transaction, job_id, deed in self.reliances:
+        for transaction, _, job_id, deed in self.reliances:
             if savepoint in _lineage(transaction):
-                self.refuse(job_id, f"the {deed} of job {job_id} was made in a savepoint that was rolled back.")
+                self._refuse_undone(job_id, deed)
+
+    def _on_rollback(self, _connection: Connection, name: str, _context: Any) -> None:
+        """A savepoint that was made earlier and is still there holds all that came later, released or not."""
+        for _, innermost, job_id, deed in self.reliances:
+            if innermost >= _number(name):
+                self._refuse_undone(job_id, deed)
+
+    def _refuse_undone(self, job_id: int, deed: str) -> None:
+        self.refuse(job_id, f"the {deed} of job {job_id} was made in a savepoint that was rolled back.")
 
     def _reset(self) -> None:
         self.doom = None
@@ -122,6 +142,15 @@ def _after_transaction_end(session: Session, transaction: SessionTransaction) ->
     fence: Fence | None = session.info.get(_KEY)
     if fence is not None:
         fence.ended(transaction)
+
+
+def _name(savepoint: NestedTransaction) -> str:
+    return savepoint._savepoint  # noqa: SLF001 - the only link to the name in the event
+
+
+def _number(name: str) -> int:
+    """A connection numbers its savepoints: ``sa_savepoint_1``, ``sa_savepoint_2``, and so on."""
+    return int(name.rpartition("_")[2])
 
 
 def _lineage(transaction: SessionTransaction | None) -> Iterator[SessionTransaction]:

@@ -415,6 +415,7 @@ class JobSession:
                 "workers get the same job; give the engine isolation_level='READ COMMITTED'"
             )
             raise UnsupportedDatabase(msg)
+        self._fence.follow(connection)
         return connection
 
 

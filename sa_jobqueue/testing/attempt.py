@@ -81,7 +81,7 @@ class _Memory:
     doom: tuple[int, str] | None
     settled: frozenset[int]
     known_duplicates: frozenset[int]
-    reliances: tuple[tuple[SessionTransaction, int, str], ...]
+    reliances: tuple[tuple[SessionTransaction, int, int, str], ...]
 
     @classmethod
     def of(cls, fence: Fence) -> _Memory:
