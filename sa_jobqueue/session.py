@@ -270,14 +270,18 @@ class JobSession:
         """Bury the job without further attempts. Raises LeaseLost."""
         return self._bury(job, reason, DeathReason.UNDECODABLE if undecodable else DeathReason.REJECTED, "reject")
 
-    def sweep(self, limit: int = 1_000, *, queues: Iterable[str] | None = None) -> Swept:
+    def sweep(
+        self, limit: int = 1_000, *, queues: Iterable[str] | None = None, requeue_jitter: timedelta | float = 0.0
+    ) -> Swept:
         """Promote due jobs, re-queue expired leases, bury those without attempts left: ``limit`` rows a queue.
 
-        Locked rows are skipped. Safe to run from any number of processes at once.
+        Locked rows are skipped. Safe to run from any number of processes at once. With ``requeue_jitter`` (seconds) an
+        expired lease is left for a part of that time, so that jobs which lost their workers together come back spread.
         """
+        jitter = to_seconds("requeue_jitter", requeue_jitter)
         if queues is None:
             queues = self._execute(sweep.queues_with_due_rows(self._models), {}).scalars().all()
-        swept = (exchange.sweep_queue(self._lockable(), self._models, queue, limit) for queue in queues)
+        swept = (exchange.sweep_queue(self._lockable(), self._models, queue, limit, jitter) for queue in queues)
         return sum(swept, Swept())
 
     def redrive(

@@ -19,7 +19,17 @@ from sa_jobqueue.tasks import Task, TaskRegistry
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-__all__ = ["breadths", "check_pool", "check_tasks", "control_engine", "default_name", "dispose", "home_engine", "lanes"]
+__all__ = [
+    "breadths",
+    "check_pool",
+    "check_tasks",
+    "control_engine",
+    "default_name",
+    "dispose",
+    "home_engine",
+    "lanes",
+    "requeue_jitter",
+]
 
 
 def default_name() -> str:
@@ -43,6 +53,11 @@ def breadths(tasks: TaskRegistry) -> dict[str, int]:
     for task in tasks:
         widest[task.queue] = max(task.together, widest.get(task.queue, 1))
     return widest
+
+
+def requeue_jitter(wanted: float, tasks: TaskRegistry) -> float:
+    """Seconds by which a sweep may be late: a lost job of a short lease should not wait for long because of it."""
+    return min(wanted, *(task.visibility_timeout / 4 for task in tasks))
 
 
 def check_tasks(tasks: TaskRegistry, *, sync: bool, asynchronous: bool) -> None:
