@@ -84,8 +84,8 @@ GUARDS = (
     Guard(
         "commit guard",
         "fence.py",
-        "            fence.check()\n",
-        "            pass\n",
+        "        fence.check()\n",
+        "        pass\n",
         f"{_FENCE}::test_a_swallowed_lost_lease_cannot_commit",
     ),
     Guard(
@@ -97,9 +97,9 @@ GUARDS = (
     ),
     Guard(
         "the worker's handlers do not commit by themselves",
-        "worker/handling.py",
-        "        fence_of(session).expected = {run.job.id}\n",
-        "",
+        "worker/sessions.py",
+        "fence.Fence(expected=set(by.expected))",
+        "fence.Fence()",
         "tests/worker/test_own_transactions.py::test_a_handler_that_commits_by_itself_is_refused_and_leaves_nothing",
     ),
     Guard(
@@ -112,7 +112,7 @@ GUARDS = (
     Guard(
         "a second effect of one key is refused",
         "session.py",
-        "        if not ours and not known:\n",
+        "        if not ours and job.id not in self._fence.known_duplicates:\n",
         "        if False:\n",
         f"{_DEDUP}::test_a_naive_service_is_refused_its_second_effect",
     ),
@@ -183,8 +183,8 @@ GUARDS = (
     Guard(
         "a session that was closed is a failure",
         "worker/watch.py",
-        "            self.closed = self.closed or not self._answered\n",
-        "            pass\n",
+        "        self.closed = self.closed or not self._answered\n",
+        "        pass\n",
         "tests/worker/test_bends.py",
     ),
     Guard(
@@ -219,15 +219,23 @@ GUARDS = (
     Guard(
         "what was claimed from one queue is begun before the next is asked",
         "worker/shift.py",
-        """        for queue in queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]:
-            if self._machine.free:
-                self._begin(self._control.claim(queue, self._machine.free, self._lanes[queue]), start)
+        """            for lane in wanting:
+                now = time.monotonic()
+                limit = ceil(self._machine.room(now, lane.breadth) / len(wanting))
+                if limit:
+                    jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
+                    lane.came(jobs, limit)
+                    self._begin(jobs)
 """,
-        """        found: list[ClaimedJob] = []
-        for queue in queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]:
-            if self._machine.free > len(found):
-                found += self._control.claim(queue, self._machine.free - len(found), self._lanes[queue])
-        self._begin(found, start)
+        """            found: list[ClaimedJob] = []
+            for lane in wanting:
+                now = time.monotonic()
+                limit = ceil(self._machine.room(now, lane.breadth) / len(wanting))
+                if limit:
+                    jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
+                    lane.came(jobs, limit)
+                    found += jobs
+            self._begin(found)
 """,
         f"{_FAULTS}::test_what_was_claimed_from_one_queue_runs_though_the_claim_of_the_next_one_fails",
     ),
@@ -250,8 +258,8 @@ GUARDS = (
     Guard(
         "jobs of workers that died together come back spread",
         "worker/control.py",
-        ", requeue_jitter=self.requeue_jitter",
-        "",
+        "queue, _SWEEP_ROWS, self.requeue_jitter)",
+        "queue, _SWEEP_ROWS, 0.0)",
         "tests/worker/test_leases.py::test_a_worker_spreads_the_jobs_of_workers_that_died_together_over_its_jitter",
     ),
     Guard(

@@ -54,10 +54,10 @@ def test_what_was_claimed_from_one_queue_runs_though_the_claim_of_the_next_one_f
 ) -> None:
     real, found = Control.claim, []
 
-    def claim(control: Control, queue: str, limit: int, leases: Any) -> list[ClaimedJob]:
+    def claim(control: Control, *wanted: Any) -> list[ClaimedJob]:
         if found and not events.of(Outage):
             _hang_up(control)
-        jobs = real(control, queue, limit, leases)
+        jobs = real(control, *wanted)
         found.extend(jobs)
         return jobs
 
