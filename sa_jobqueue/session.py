@@ -223,7 +223,7 @@ class JobSession:
             self._fence.refuse(lost[0], f"the lease of job {lost[0]} was lost before its ack.")
             raise LeaseLost(lost, "ack")
         for job in acked:
-            self._fence.settle(self.session, job.id, "ack")
+            self._fence.settle(job.id, "ack")
         return [self._acked(job, holders[job.id]) for job in acked]
 
     def suppress(self, job: ClaimedJob) -> Acked:
@@ -369,7 +369,7 @@ class JobSession:
 
     def _rely_on(self, claimed: list[ClaimedJob]) -> list[ClaimedJob]:
         for job in claimed:
-            self._fence.rely(self.session, job.id, "claim")
+            self._fence.rely(job.id, "claim")
         return claimed
 
     def _settle(
@@ -381,7 +381,7 @@ class JobSession:
         if row is None:
             self._fence.refuse(job.id, f"the lease of job {job.id} was lost before its {deed}.")
             raise LeaseLost([job.id], deed)
-        self._fence.settle(self.session, job.id, deed)
+        self._fence.settle(job.id, deed)
         return row
 
     def _acked(self, job: ClaimedJob, holder: int | None) -> Acked:
