@@ -139,9 +139,11 @@ class AsyncJobSession:
         """See :meth:`JobSession.reject`."""
         return await self._run(lambda jobs: jobs.reject(job, reason, undecodable=undecodable))
 
-    async def sweep(self, limit: int = 1_000, *, queues: Iterable[str] | None = None) -> Swept:
+    async def sweep(
+        self, limit: int = 1_000, *, queues: Iterable[str] | None = None, requeue_jitter: timedelta | float = 0.0
+    ) -> Swept:
         """See :meth:`JobSession.sweep`."""
-        return await self._run(lambda jobs: jobs.sweep(limit, queues=queues))
+        return await self._run(lambda jobs: jobs.sweep(limit, queues=queues, requeue_jitter=requeue_jitter))
 
     async def redrive(
         self,

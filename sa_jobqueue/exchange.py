@@ -97,9 +97,9 @@ def release_many(connection: Connection, models: Models, jobs: Sequence[ClaimedJ
     return {row.id for row in send(connection, settle.release_many(models, log=log), given)}
 
 
-def sweep_queue(connection: Connection, models: Models, queue: str, limit: int) -> Swept:
-    """Move up to ``limit`` due rows of one queue on."""
-    rows = send(connection, sweep.sweep(models), {"for_queue": queue, "limit": limit})
+def sweep_queue(connection: Connection, models: Models, queue: str, limit: int, jitter: float) -> Swept:
+    """Move up to ``limit`` due rows of one queue on; expired leases up to ``jitter`` seconds late."""
+    rows = send(connection, sweep.sweep(models), {"for_queue": queue, "limit": limit, "jitter": jitter})
     counts: dict[str, int] = {row["kind"]: row["count"] for row in rows.mappings()}
     return Swept(
         promoted=counts.get(sweep.PROMOTED, 0),

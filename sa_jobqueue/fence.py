@@ -3,7 +3,8 @@
 Four things stop a root commit:
 
 * a lease was found lost (:class:`LeaseLost` was raised, even if the caller swallowed it);
-* an ack, or a claim, was made in a savepoint that was rolled back: what followed relied on it;
+* an ack, or a claim, was made in a savepoint that was rolled back (the session's, or one of its connection): what
+  followed relied on it;
 * an effect turned out to be a duplicate;
 * a run is expected to be settled in this transaction, and is not (the worker's handlers must not commit by themselves).
 
@@ -13,10 +14,10 @@ session, so sessions that never touch a job pay nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Connection, NestedTransaction, event
 from sqlalchemy.orm import Session, SessionTransaction
 
 from sa_jobqueue.errors import CommitRefused
@@ -26,7 +27,7 @@ __all__ = ["Fence", "fence_of", "listen", "put_up"]
 _KEY = "sa_jobqueue.fence"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Fence:
     """What one session relies on in its current root transaction."""
 
@@ -34,18 +35,26 @@ class Fence:
     expected: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
     known_duplicates: set[int] = field(default_factory=set)
-    released: set[SessionTransaction] = field(default_factory=set)
-    reliances: list[tuple[SessionTransaction, int, str]] = field(default_factory=list)
+    reliances: list[tuple[int, int, str]] = field(default_factory=list)
+    """What was done in savepoints: the number of the innermost, the job, the deed."""
+    innermost: int = 0
+    """The savepoint of the connection in which the last statement was sent; 0: none."""
 
-    def rely(self, session: Session, job_id: int, deed: str) -> None:
-        """Remember that ``deed`` was done for the job in the session's innermost transaction."""
-        transaction = session.get_nested_transaction() or session.get_transaction()
-        if transaction is not None:
-            self.reliances.append((transaction, job_id, deed))
+    def follow(self, connection: Connection) -> None:
+        """A statement is about to be sent. The connection knows all savepoints; the session knows only its own."""
+        savepoint = connection.get_nested_transaction()
+        self.innermost = 0 if savepoint is None else _number(_name(savepoint))
+        if savepoint is not None and not event.contains(connection, "rollback_savepoint", self._on_rollback):
+            event.listen(connection, "rollback_savepoint", self._on_rollback)
 
-    def settle(self, session: Session, job_id: int, deed: str) -> None:
+    def rely(self, job_id: int, deed: str) -> None:
+        """Remember that ``deed`` was done for the job by the statement that was sent last."""
+        if self.innermost:
+            self.reliances.append((self.innermost, job_id, deed))
+
+    def settle(self, job_id: int, deed: str) -> None:
         """The job has left its claim in this transaction."""
-        self.rely(session, job_id, deed)
+        self.rely(job_id, deed)
         self.settled.add(job_id)
 
     def refuse(self, job_id: int, reason: str) -> None:
@@ -65,20 +74,19 @@ class Fence:
             )
 
     def ended(self, transaction: SessionTransaction) -> None:
-        """A root that ended lifts the fence; a savepoint that was not released never happened."""
+        """A root that ended lifts the fence."""
         if transaction.parent is None:
             self._reset()
-        elif transaction.nested and transaction not in self.released:
-            self._undo(transaction)
 
-    def _undo(self, savepoint: SessionTransaction) -> None:
-        for transaction, job_id, deed in self.reliances:
-            if savepoint in _lineage(transaction):
+    def _on_rollback(self, _connection: Connection, name: str, _context: Any) -> None:
+        """A savepoint that was made earlier and is still there holds all that came later, released or not."""
+        for innermost, job_id, deed in self.reliances:
+            if innermost >= _number(name):
                 self.refuse(job_id, f"the {deed} of job {job_id} was made in a savepoint that was rolled back.")
 
     def _reset(self) -> None:
         self.doom = None
-        for memory in (self.settled, self.known_duplicates, self.released, self.reliances):
+        for memory in (self.settled, self.known_duplicates, self.reliances):
             memory.clear()
 
 
@@ -101,7 +109,6 @@ def put_up(session: Session, fence: Fence, *, heard: bool = False) -> None:
 def listen(target: Session | type[Session]) -> None:
     """Let the fences of one session, or of all sessions of a class, hear what those do."""
     event.listen(target, "before_commit", _before_commit)
-    event.listen(target, "after_commit", _after_commit)
     event.listen(target, "after_transaction_end", _after_transaction_end)
 
 
@@ -111,20 +118,16 @@ def _before_commit(session: Session) -> None:
         fence.check()
 
 
-def _after_commit(session: Session) -> None:
-    fence: Fence | None = session.info.get(_KEY)
-    savepoint = session.get_nested_transaction()
-    if fence is not None and savepoint is not None:
-        fence.released.add(savepoint)
-
-
 def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
     fence: Fence | None = session.info.get(_KEY)
     if fence is not None:
         fence.ended(transaction)
 
 
-def _lineage(transaction: SessionTransaction | None) -> Iterator[SessionTransaction]:
-    while transaction is not None:
-        yield transaction
-        transaction = transaction.parent
+def _name(savepoint: NestedTransaction) -> str:
+    return savepoint._savepoint  # noqa: SLF001 - the only link to the name in the event
+
+
+def _number(name: str) -> int:
+    """A connection numbers its savepoints: ``sa_savepoint_1``, ``sa_savepoint_2``, and so on."""
+    return int(name.rpartition("_")[2])

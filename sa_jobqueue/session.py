@@ -227,7 +227,7 @@ class JobSession:
             self._fence.refuse(lost[0], f"the lease of job {lost[0]} was lost before its ack.")
             raise LeaseLost(lost, "ack")
         for job in acked:
-            self._fence.settle(self.session, job.id, "ack")
+            self._fence.settle(job.id, "ack")
         return [self._acked(job, holders[job.id]) for job in acked]
 
     def suppress(self, job: ClaimedJob) -> Acked:
@@ -274,14 +274,18 @@ class JobSession:
         """Bury the job without further attempts. Raises LeaseLost."""
         return self._bury(job, reason, DeathReason.UNDECODABLE if undecodable else DeathReason.REJECTED, "reject")
 
-    def sweep(self, limit: int = 1_000, *, queues: Iterable[str] | None = None) -> Swept:
+    def sweep(
+        self, limit: int = 1_000, *, queues: Iterable[str] | None = None, requeue_jitter: timedelta | float = 0.0
+    ) -> Swept:
         """Promote due jobs, re-queue expired leases, bury those without attempts left: ``limit`` rows a queue.
 
-        Locked rows are skipped. Safe to run from any number of processes at once.
+        Locked rows are skipped. Safe to run from any number of processes at once. With ``requeue_jitter`` (seconds) an
+        expired lease is left for a part of that time, so that jobs which lost their workers together come back spread.
         """
+        jitter = to_seconds("requeue_jitter", requeue_jitter)
         if queues is None:
             queues = self._execute(sweep.queues_with_due_rows(self._models), {}).scalars().all()
-        swept = (exchange.sweep_queue(self._lockable(), self._models, queue, limit) for queue in queues)
+        swept = (exchange.sweep_queue(self._lockable(), self._models, queue, limit, jitter) for queue in queues)
         return sum(swept, Swept())
 
     def redrive(
@@ -377,7 +381,7 @@ class JobSession:
 
     def _rely_on(self, claimed: list[ClaimedJob]) -> list[ClaimedJob]:
         for job in claimed:
-            self._fence.rely(self.session, job.id, "claim")
+            self._fence.rely(job.id, "claim")
         return claimed
 
     def _settle(
@@ -389,7 +393,7 @@ class JobSession:
         if row is None:
             self._fence.refuse(job.id, f"the lease of job {job.id} was lost before its {deed}.")
             raise LeaseLost([job.id], deed)
-        self._fence.settle(self.session, job.id, deed)
+        self._fence.settle(job.id, deed)
         return row
 
     def _acked(self, job: ClaimedJob, holder: int | None) -> Acked:
@@ -427,6 +431,7 @@ class JobSession:
                 "workers get the same job; give the engine isolation_level='READ COMMITTED'"
             )
             raise UnsupportedDatabase(msg)
+        self._fence.follow(connection)
         return connection
 
 

@@ -23,7 +23,7 @@ __all__ = ["Finding", "Level", "examine"]
 
 _OLDEST_SERVER: Final = 120_000
 _SUPPORTED_SERVER: Final = 140_000
-_LONG_SNAPSHOT, _TOO_LONG_SNAPSHOT = 60.0, 3_600.0
+_LONG, _TOO_LONG = 60.0, 3_600.0
 _MANY_DEAD: Final = 50_000
 _CROWDED: Final = 0.8
 
@@ -133,14 +133,44 @@ def _snapshots(connection: Connection, _: str | None) -> tuple[Level, str, str]:
     ).first()
     if row is None:
         return Level.OK, "none held", ""
-    who = f"pid {row.pid}, {row.usename}, {row.application_name or 'no application_name'}, {row.state}"
-    level = Level.OK if row.age < _LONG_SNAPSHOT else Level.WARN if row.age < _TOO_LONG_SNAPSHOT else Level.FAIL
+    level = _by_age(row.age)
     advice = (
         ""
         if level is Level.OK
         else f"it stops vacuum and slows every poll; end it: SELECT pg_terminate_backend({row.pid})"
     )
-    return level, f"{duration(row.age)} old ({who})", advice
+    return level, f"{duration(row.age)} old ({_session(row)})", advice
+
+
+def _parked_rows(connection: Connection, schema: str | None) -> tuple[Level, str, str]:
+    """A service that claimed in its own transaction and hangs there keeps the row; no lease runs out meanwhile."""
+    row = connection.execute(
+        text(
+            "SELECT pid, usename, application_name, state, count(*) OVER () AS sessions, "
+            "extract(epoch FROM clock_timestamp() - state_change)::float8 AS age FROM pg_stat_activity AS session "
+            "WHERE datname = current_database() AND state LIKE 'idle in transaction%' AND EXISTS "
+            "(SELECT FROM pg_locks WHERE pg_locks.pid = session.pid AND relation = to_regclass(:job) "
+            "AND mode IN ('RowShareLock', 'RowExclusiveLock')) ORDER BY state_change LIMIT 1"
+        ),
+        _job(schema),
+    ).first()
+    if row is None:
+        return Level.OK, "none", ""
+    seen = f"by {row.sessions} idle session{'s' * (row.sessions > 1)}, one for {duration(row.age)} ({_session(row)})"
+    advice = (
+        f"nobody else gets its jobs: SELECT pg_terminate_backend({row.pid}), and for the next time "
+        f"ALTER ROLE {row.usename} SET idle_in_transaction_session_timeout = '5min'"
+    )
+    level = _by_age(row.age)
+    return level, seen, "" if level is Level.OK else advice
+
+
+def _by_age(seconds: float) -> Level:
+    return Level.OK if seconds < _LONG else Level.WARN if seconds < _TOO_LONG else Level.FAIL
+
+
+def _session(row: Any) -> str:
+    return f"pid {row.pid}, {row.usename}, {row.application_name or 'no application_name'}, {row.state}"
 
 
 def _vacuum(connection: Connection, schema: str | None) -> tuple[Level, str, str]:
@@ -176,6 +206,7 @@ _CHECKS: Final = {
     "tables": _tables,
     "isolation level": _isolation,
     "idle timeout": _idle_timeout,
+    "parked rows": _parked_rows,
     "connections": _connections,
     "oldest snapshot": _snapshots,
     "autovacuum": _vacuum,

@@ -137,7 +137,7 @@ def _(event: ListeningFailed) -> None:
 
 
 def _named(job: ClaimedJob) -> str:
-    return f"job {job.id} {job.task} attempt {job.attempt}/{job.max_attempts} token {job.token}"
+    return f"job {job.id} {job.task} queue {job.queue} attempt {job.attempt}/{job.max_attempts} token {job.token}"
 
 
 def _where(error: BaseException) -> str:

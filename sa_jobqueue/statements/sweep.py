@@ -5,11 +5,28 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import CTE, Select, Table, Text, and_, bindparam, case, delete, func, null, select, update
+from sqlalchemy import (
+    CTE,
+    BigInteger,
+    ColumnElement,
+    Double,
+    Select,
+    Table,
+    Text,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    literal_column,
+    null,
+    select,
+    update,
+)
 
 from sa_jobqueue.models import Models
 from sa_jobqueue.statements.bury import EXPIRED, grave, with_error
-from sa_jobqueue.statements.literals import CLAIMED, DUE_STATES, QUEUED, limit_to, now, text_literal
+from sa_jobqueue.statements.literals import CLAIMED, DUE_STATES, QUEUED, limit_to, now, seconds, text_literal
 from sa_jobqueue.statements.rollup import expiries
 from sa_jobqueue.states import DeathReason, Outcome
 
@@ -22,6 +39,8 @@ PROMOTED = "promoted"
 def sweep(models: Models) -> Select[Any]:
     """Move up to ``limit`` due rows of ``queue`` on; the answer counts them by kind.
 
+    Leases count as expired up to ``jitter`` seconds late, each by a part of its own, so that jobs whose workers died
+    together do not start again together.
     ``visible_at`` stays: it was the due time or the lease expiry, and is now the instant since which the row may run.
     """
     job = models.table(models.job)
@@ -62,12 +81,19 @@ def _due(job: Table) -> CTE:
         .where(
             job.c.queue == bindparam("for_queue", type_=Text), job.c.status.in_(DUE_STATES), job.c.visible_at <= now()
         )
+        .where(job.c.visible_at <= now() - seconds(case((expired, _lateness(job)), else_=literal_column("0", Double))))
         .order_by(job.c.visible_at)
         .limit(limit_to())
         .with_for_update(skip_locked=True, key_share=True)
         .cte("due")
         .prefix_with("MATERIALIZED")
     )
+
+
+def _lateness(job: Table) -> ColumnElement[Any]:
+    """A part of ``jitter`` that stays the same for one claim of one job: random() would be drawn anew by each sweep."""
+    part = func.hashint8extended(job.c.id, job.c.token, type_=BigInteger).op("&")(literal_column("1023"))
+    return bindparam("jitter", type_=Double) * part / literal_column("1024", Double)
 
 
 def _moved(job: Table, due: CTE) -> CTE:

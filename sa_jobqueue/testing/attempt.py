@@ -13,7 +13,7 @@ from sa_jobqueue.tasks import Task
 from sa_jobqueue.values import ClaimedJob
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session, SessionTransaction
+    from sqlalchemy.orm import Session
 
 __all__ = ["Attempt"]
 
@@ -81,7 +81,7 @@ class _Memory:
     doom: tuple[int, str] | None
     settled: frozenset[int]
     known_duplicates: frozenset[int]
-    reliances: tuple[tuple[SessionTransaction, int, str], ...]
+    reliances: tuple[tuple[int, int, str], ...]
 
     @classmethod
     def of(cls, fence: Fence) -> _Memory:

@@ -47,6 +47,7 @@ class Control:
     models: Models
     worker: str
     job_log: bool
+    requeue_jitter: float = 0.0
     _transactions: Engine = field(init=False)
     _statements: Engine = field(init=False)
 
@@ -77,7 +78,7 @@ class Control:
         total = Swept()
         while True:
             with self._statement() as connection:
-                swept = exchange.sweep_queue(connection, self.models, queue, _SWEEP_ROWS)
+                swept = exchange.sweep_queue(connection, self.models, queue, _SWEEP_ROWS, self.requeue_jitter)
             total += swept
             if swept.total < _SWEEP_ROWS:
                 return total

@@ -29,6 +29,7 @@ __all__ = [
     "home_engine",
     "lanes",
     "listening_engine",
+    "requeue_jitter",
 ]
 
 
@@ -53,6 +54,11 @@ def breadths(tasks: TaskRegistry) -> dict[str, int]:
     for task in tasks:
         widest[task.queue] = max(task.together, widest.get(task.queue, 1))
     return widest
+
+
+def requeue_jitter(wanted: float, tasks: TaskRegistry) -> float:
+    """Seconds by which a sweep may be late: a lost job of a short lease should not wait for long because of it."""
+    return min(wanted, *(task.visibility_timeout / 4 for task in tasks))
 
 
 def check_tasks(tasks: TaskRegistry, *, sync: bool, asynchronous: bool) -> None:

@@ -53,6 +53,8 @@ class Worker:
         name: recorded in ``claimed_by``; only for people, since ownership is the token.
         poll_interval: seconds between polls of an empty queue.
         sweep_interval: seconds between looks for due jobs and expired leases.
+        requeue_jitter: seconds over which this worker's sweeps spread jobs whose leases ran out together; never more
+            than a quarter of the shortest visibility timeout of its tasks. 0: they are re-queued at once.
         grace: seconds that a graceful stop waits for running handlers before it ends them from outside.
         idle_timeout: ``idle_in_transaction_session_timeout`` in seconds of the handlers' transactions, unless the
             server sets one; it bounds how long a hung worker process keeps its row locks.
@@ -78,6 +80,7 @@ class Worker:
         name: str | None = None,
         poll_interval: timedelta | float = 1.0,
         sweep_interval: timedelta | float = 1.0,
+        requeue_jitter: timedelta | float = 1.0,
         grace: timedelta | float = 30.0,
         idle_timeout: timedelta | float = 300.0,
         natural_keys_only: bool = False,
@@ -96,6 +99,7 @@ class Worker:
         self._concurrency = concurrency
         self._poll = to_seconds("poll_interval", poll_interval, least=0.001)
         self._sweep = to_seconds("sweep_interval", sweep_interval, least=0.001)
+        self._requeue_jitter = setup.requeue_jitter(to_seconds("requeue_jitter", requeue_jitter), tasks)
         self._grace = to_seconds("grace", grace)
         self._models = models or Models()
         self._job_log = job_log
@@ -177,7 +181,8 @@ class Worker:
             drain=drain,
         )
         control, keeper_control = (
-            Control(each, self._models, self.name, self._job_log) for each in (engine, keeper_engine)
+            Control(each, self._models, self.name, self._job_log, self._requeue_jitter)
+            for each in (engine, keeper_engine)
         )
         open_up = partial(self._open_up, control, keeper_control)
         breadths = setup.breadths(self._tasks)

@@ -16,7 +16,7 @@ from sa_jobqueue import AsyncJobSession, JobSession
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from sqlalchemy import Row
+    from sqlalchemy import NestedTransaction, Row
     from sqlalchemy.orm import SessionTransaction
 
 T = TypeVar("T")
@@ -55,11 +55,15 @@ class Client:
     def begin_nested(self) -> Savepoint:
         return Savepoint(self, self.run(lambda session: session.begin_nested()))
 
+    def begin_nested_on_the_connection(self) -> Savepoint:
+        """A savepoint of which the session knows nothing."""
+        return Savepoint(self, self.run(lambda session: session.connection().begin_nested()))
+
 
 class Savepoint:
-    """A savepoint of a client's session; as a context manager it is released, or rolled back by an exception."""
+    """A savepoint of a client's session or connection; an exception that leaves its block rolls it back."""
 
-    def __init__(self, client: Client, transaction: SessionTransaction) -> None:
+    def __init__(self, client: Client, transaction: SessionTransaction | NestedTransaction) -> None:
         self._client, self._transaction = client, transaction
 
     def commit(self) -> None:

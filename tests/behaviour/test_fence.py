@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.behaviour.clients import Client
     from tests.behaviour.observer import Observer
 
+_BEGIN = ["begin_nested", "begin_nested_on_the_connection"]
+
 
 def _effect(queue: Client) -> None:
     queue.execute("INSERT INTO effect (name) VALUES ('done')")
@@ -64,25 +66,27 @@ def test_a_swallowed_duplicate_cannot_commit(queue: Client, job: ClaimedJob, obs
     assert observer.state(job.id) == "claimed"
 
 
+@pytest.mark.parametrize("begin", _BEGIN)
 @pytest.mark.parametrize("end", ["rollback", "close"])
 def test_an_ack_in_a_savepoint_that_ends_without_release_is_no_ack(
-    end: str, queue: Client, job: ClaimedJob, observer: Observer
+    begin: str, end: str, queue: Client, job: ClaimedJob, observer: Observer
 ) -> None:
     _effect(queue)
-    savepoint = queue.begin_nested()
+    savepoint = getattr(queue, begin)()
     queue.ack(job)
     getattr(savepoint, end)()
     _refused(queue, observer, "the ack of job 1 was made in a savepoint that was rolled back")
     assert observer.state(job.id) == "claimed"
 
 
+@pytest.mark.parametrize("begin", _BEGIN)
 @pytest.mark.parametrize("end", ["rollback", "close"])
 def test_a_claim_in_a_savepoint_that_ends_without_release_is_no_claim(
-    end: str, queue: Client, observer: Observer
+    begin: str, end: str, queue: Client, observer: Observer
 ) -> None:
     queue.enqueue("t")
     queue.commit()
-    savepoint = queue.begin_nested()
+    savepoint = getattr(queue, begin)()
     queue.claim()
     getattr(savepoint, end)()
     _effect(queue)
@@ -90,12 +94,16 @@ def test_a_claim_in_a_savepoint_that_ends_without_release_is_no_claim(
     assert observer.count("queued") == 1
 
 
-def test_a_released_savepoint_falls_with_the_outer_one(queue: Client, job: ClaimedJob, observer: Observer) -> None:
+@pytest.mark.parametrize("outer", _BEGIN)
+@pytest.mark.parametrize("inner", _BEGIN)
+def test_a_released_savepoint_falls_with_the_outer_one(
+    outer: str, inner: str, queue: Client, job: ClaimedJob, observer: Observer
+) -> None:
     _effect(queue)
-    outer = queue.begin_nested()
-    with queue.begin_nested():
+    savepoint = getattr(queue, outer)()
+    with getattr(queue, inner)():
         queue.ack(job)
-    outer.rollback()
+    savepoint.rollback()
     _refused(queue, observer, "the ack of job 1")
 
 
@@ -110,8 +118,9 @@ def test_a_fail_or_release_in_a_rolled_back_savepoint_did_not_happen(
         _refused(queue, observer, "was made in a savepoint that was rolled back")
 
 
-def test_an_ack_in_a_released_savepoint_commits(queue: Client, job: ClaimedJob, observer: Observer) -> None:
-    with queue.begin_nested():
+@pytest.mark.parametrize("begin", _BEGIN)
+def test_an_ack_in_a_released_savepoint_commits(begin: str, queue: Client, job: ClaimedJob, observer: Observer) -> None:
+    with getattr(queue, begin)():
         _effect(queue)
         queue.ack(job)
     queue.commit()
@@ -119,16 +128,21 @@ def test_an_ack_in_a_released_savepoint_commits(queue: Client, job: ClaimedJob, 
     assert observer.state(job.id) is None
 
 
-@pytest.mark.parametrize("ack_first", [True, False])
-def test_a_sibling_savepoint_may_fail(*, ack_first: bool, queue: Client, job: ClaimedJob, observer: Observer) -> None:
-    if ack_first:
-        queue.ack(job)
-    savepoint = queue.begin_nested()
-    _effect(queue)
-    savepoint.rollback()
-    if not ack_first:
-        with queue.begin_nested():
-            queue.ack(job)
+@pytest.mark.parametrize("begin", _BEGIN)
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_a_sibling_savepoint_may_fail(
+    begin: str, when: str, queue: Client, job: ClaimedJob, observer: Observer
+) -> None:
+    def ack_if(now: str) -> None:
+        if now == when:
+            with getattr(queue, begin)():
+                queue.ack(job)
+
+    for now in ("before", "between", "after"):
+        ack_if(now)
+        savepoint = getattr(queue, begin)()
+        _effect(queue)
+        savepoint.rollback()
     queue.commit()
     assert observer.effects() == []
     assert observer.state(job.id) is None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from sa_jobqueue import CommitRefused, DuplicateEffect, InvalidArgument, LeaseLost
+from sa_jobqueue import Backoff, CommitRefused, DuplicateEffect, InvalidArgument, LeaseLost, NewJob
 from sa_jobqueue.session import ERROR_CHARACTERS
 from sa_jobqueue.statements.bury import ERRORS_KEPT
 
@@ -224,3 +225,15 @@ def test_a_released_job_has_its_old_place_in_the_queue_again(queue: Client) -> N
     queue.release(job)
     queue.commit()
     assert [job.id for job in queue.claim_many(limit=2)] == [first, second]
+
+
+def test_five_hundred_failures_at_once_come_back_spread_over_the_jitter(queue: Client, observer: Observer) -> None:
+    backoff = Backoff(base=10, jitter=100, cap=600)
+    queue.enqueue_many([NewJob("t")] * 500)
+    for job in queue.claim_many(limit=500):
+        queue.fail(job, "x", retry_in=backoff.delay(job.attempt))
+    queue.commit()
+    waits = observer.all("SELECT extract(epoch FROM visible_at - (errors->-1->>'at')::timestamptz) FROM jobqueue_job")
+    tenths = Counter(int((wait - 10) // 10) for (wait,) in waits)
+    assert sorted(tenths) == list(range(10))
+    assert max(tenths.values()) < 100

@@ -118,3 +118,27 @@ def test_a_connection_that_breaks_during_a_burial_leaves_the_job_in_one_place(
     assert other.sweep().dead == 1
     other.commit()
     assert (observer.state(job_id), len(observer.dead(job_id))) == (None, 1)
+
+
+@pytest.mark.parametrize(("passed", "least", "most"), [(0, 0, 5), (25, 90, 160), (75, 340, 410), (100, 500, 500)])
+def test_leases_that_ran_out_together_are_requeued_spread_over_the_jitter(
+    passed: int, least: int, most: int, queue: Client, observer: Observer
+) -> None:
+    queue.enqueue_many([NewJob("t")] * 500)
+    queue.claim_many(limit=500)
+    queue.commit()
+    observer.all("UPDATE jobqueue_job SET visible_at = clock_timestamp() - :s * interval '1 second'", s=passed)
+    swept = queue.sweep(requeue_jitter=100)
+    queue.commit()
+    assert least <= swept.requeued <= most
+    assert queue.sweep().requeued == 500 - swept.requeued
+
+
+def test_the_jitter_delays_neither_what_is_due_nor_another_claim(queue: Client, observer: Observer) -> None:
+    queue.enqueue("t", delay=60)
+    lost = queue.enqueue("t", queue="other").id
+    queue.claim("other")
+    queue.commit()
+    observer.all("UPDATE jobqueue_job SET visible_at = clock_timestamp() - interval '1 millisecond'")
+    assert queue.sweep(requeue_jitter=1_000_000).promoted == 1
+    assert queue.claim("other").id == lost

@@ -4,7 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
+from sa_jobqueue import JobSession
+from sa_jobqueue.cli import checks
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -71,6 +74,29 @@ def test_the_oldest_snapshot_is_named_with_its_owner(command: Run, engine: Engin
         pid = holder.scalar(text("SELECT pg_backend_pid()"))
 
         assert f"pid {pid}" in finding(command("doctor", "--json"), "oldest snapshot")["seen"]
+
+
+@pytest.mark.parametrize(("age", "level"), [(60.0, "ok"), (0.0, "warn")])
+def test_a_row_that_is_parked_in_an_idle_transaction_is_told_with_its_session_and_the_remedy(
+    age: float, level: str, command: Run, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "_LONG", age)
+    with Session(engine) as sleeper:
+        jobs = JobSession(sleeper)
+        jobs.enqueue("t")
+        sleeper.commit()
+        assert jobs.claim() is not None
+        pid = sleeper.scalar(text("SELECT pg_backend_pid()"))
+        parked = finding(command("doctor", "--json"), "parked rows")
+        assert (parked["level"], f"(pid {pid}, " in parked["seen"]) == (level, True)
+        assert (f"pg_terminate_backend({pid})" in parked["advice"]) == (level == "warn")
+    assert finding(command("doctor", "--json"), "parked rows")["seen"] == "none"
+
+
+def test_a_transaction_that_only_reads_jobs_or_idles_elsewhere_parks_nothing(command: Run, engine: Engine) -> None:
+    with engine.connect() as reader:
+        reader.execute(text("SELECT count(*) FROM jobqueue_job"))
+        assert finding(command("doctor", "--json"), "parked rows")["seen"] == "none"
 
 
 def test_dead_rows_of_the_job_table_are_counted(command: Run, engine: Engine) -> None:

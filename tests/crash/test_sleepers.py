@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy.orm import Session, sessionmaker
 
 from sa_jobqueue import TaskRegistry, Worker, current_job
+from sa_jobqueue.cli.checks import examine
 from sa_jobqueue.observe import Event, LeaseWasLost, RunEnded
 from sa_jobqueue.testing.crash.points import Actor, CrashPoint
 from tests.crash.app import LEASE, SHORT_LEASE, Effect
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 _SERVE = "tests.crash.service:serve"
 
 
-def test_without_a_timeout_the_row_stays_parked_until_the_paused_process_is_gone(ground: Ground) -> None:
+def test_without_a_timeout_the_row_stays_parked_until_the_paused_process_is_gone_and_doctor_says_so(
+    ground: Ground,
+) -> None:
     job_id = ground.enqueue("q", "write")
     sleeper = ground.start(_SERVE, ["q"], CrashPoint(Actor.LOOP, "before", "ack"))
     assert sleeper.reaches()
     sleeper.pause()
     ground.start(_SERVE, ["q"]).finish()
     assert ground.queue.locked()
+    assert f"pid {sleeper.backends[-1]}, " in _seen_by_doctor(ground, "parked rows")
     assert ground.fates([job_id])[0].effects == 0
     sleeper.kill()
     ground.queue.wait_until_gone(sleeper.backends)
@@ -63,6 +67,11 @@ def test_a_receiver_that_remembers_tokens_refuses_the_zombies_late_call(ground: 
         sleeper.resume()
         sleeper.finish()
     assert answers == [("q", 2, 200), ("q", 1, 409)]
+
+
+def _seen_by_doctor(ground: Ground, check: str) -> str:
+    with ground.engine.connect() as connection:
+        return next(finding.seen for finding in examine(connection, None) if finding.check == check)
 
 
 @pytest.mark.parametrize("hangs_on", [True, False], ids=["given up", "comes back"])

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from sa_jobqueue import Backoff, RejectJob, Swept, TaskRegistry
-from sa_jobqueue.observe import HeartbeatFailed, LeaseWasLost, Outage, Recovered, RunEnded, RunUnrecorded, SweepDone
+from sa_jobqueue import Backoff, JobSession, RejectJob, Swept, TaskRegistry, current_job
+from sa_jobqueue.observe import (
+    HeartbeatFailed,
+    LeaseWasLost,
+    Outage,
+    Recovered,
+    RunEnded,
+    RunUnrecorded,
+    SweepDone,
+    log_event,
+)
 from sa_jobqueue.observe.prometheus import PrometheusSubscriber
 
 if TYPE_CHECKING:
@@ -94,3 +104,45 @@ def test_neither_arguments_nor_error_texts_are_exposed(
     subscriber(RunEnded("w", secret, "dead", 0.1, ValueError("S3CRET")))
 
     assert b"S3CRET" not in generate_latest(registry)
+
+
+def commits_and_closes(session: Session) -> None:
+    JobSession(session).ack(current_job())
+    session.commit()
+    session.close()
+
+
+def raises(session: Session) -> None:
+    session.connection()
+    raise ValueError
+
+
+def expunges_everything(session: Session) -> None:
+    session.expunge_all()
+
+
+@pytest.mark.parametrize(
+    ("handler", "outcome"),
+    [(commits_and_closes, "done"), (raises, "dead"), (expunges_everything, "done")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_whatever_a_handler_does_to_its_session_log_and_metrics_know_its_job(
+    handler: Callable[[Session], None],
+    outcome: str,
+    session: Session,
+    work: Callable[..., None],
+    registry: CollectorRegistry,
+    subscriber: PrometheusSubscriber,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks = TaskRegistry()
+    task = tasks.task(name="book", queue="shop", max_attempts=1)(handler)
+    job = task.enqueue(session)
+    session.commit()
+    caplog.set_level(logging.DEBUG, "sa_jobqueue")
+    work(tasks, subscriber, log_event)
+
+    labels = {"queue": "shop", "task": "book", "outcome": outcome}
+    assert registry.get_sample_value("sa_jobqueue_runs_total", labels) == 1
+    told = f"job {job.id} book queue shop attempt 1/1 token 1"
+    assert [line for line in caplog.messages if told in line and outcome in line]

@@ -30,9 +30,10 @@ def wait_for_a_byte() -> None:
     os.read(0, 1)
 
 
-def build(lease: float) -> TaskRegistry:
+def build(lease: float, backoff: float) -> TaskRegistry:
     tasks = TaskRegistry()
-    declare = tasks.task(queue=QUEUE, visibility_timeout=lease, backoff=Backoff(base=0.05, jitter=0, cap=1))
+    retry = Backoff(base=backoff, jitter=0, cap=max(backoff, 1))
+    declare = tasks.task(queue=QUEUE, visibility_timeout=lease, backoff=retry)
 
     @declare
     def mark(session: Session, name: str) -> None:
@@ -69,7 +70,7 @@ def report(event: Event) -> None:
 
 
 def main(url: str, settings: dict[str, Any]) -> None:
-    tasks = build(settings.pop("lease"))
+    tasks = build(settings.pop("lease"), settings.pop("backoff"))
     until_empty = settings.pop("until_empty")
     factory = sessionmaker(create_engine(url, pool_size=8))
     Worker(tasks, factory, subscribers=[report], **settings).run(until_empty=until_empty)

@@ -15,6 +15,7 @@ from tests.waiting import wait_until
 _ROOT = Path(__file__).parents[2]
 _DEFAULTS = {
     "lease": 30.0,
+    "backoff": 0.05,
     "until_empty": False,
     "concurrency": 1,
     "poll_interval": 0.05,
@@ -23,11 +24,15 @@ _DEFAULTS = {
 
 
 class WorkerProcess:
-    """``tests.proofs.app`` with the settings of a Worker, and the visibility timeout of its tasks as ``lease``."""
+    """``tests.proofs.app`` with the settings of a Worker; ``lease`` and ``backoff`` are of its tasks, in seconds.
 
-    def __init__(self, url: str, **settings: Any) -> None:
+    ``clock`` is how many seconds its wall clock is ahead.
+    """
+
+    def __init__(self, url: str, *, clock: float = 0, **settings: Any) -> None:
         self.lines: list[str] = []
-        command = [sys.executable, "-m", "tests.proofs.app", url, json.dumps(_DEFAULTS | settings)]
+        bent = ["-m", "tests.clock.shift", str(clock), "tests.proofs.app"] if clock else ["-m", "tests.proofs.app"]
+        command = [sys.executable, *bent, url, json.dumps(_DEFAULTS | settings)]
         self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

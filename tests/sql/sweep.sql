@@ -4,7 +4,10 @@ WITH due AS MATERIALIZED (
       jobqueue_job.max_attempts AS exhausted
   FROM jobqueue_job
   WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status IN ('scheduled', 'claimed') AND
-      jobqueue_job.visible_at <= statement_timestamp()
+      jobqueue_job.visible_at <= statement_timestamp() AND jobqueue_job.visible_at <= statement_timestamp() -
+      (interval '1 second' * CASE WHEN (jobqueue_job.status = 'claimed') THEN (:jitter *
+      (hashint8extended(jobqueue_job.id, jobqueue_job.token) & 1023)) / CAST(1024 AS DOUBLE PRECISION) ELSE 0
+      END)
   ORDER BY jobqueue_job.visible_at
   LIMIT __[POSTCOMPILE_limit]
   FOR NO KEY UPDATE SKIP LOCKED

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select, text
 
-from sa_jobqueue import Job, JobSession, current_job
-from sa_jobqueue.observe import HeartbeatFailed, LeaseWasLost, RunEnded, RunStarted
+from sa_jobqueue import Job, JobSession, NewJob, current_job
+from sa_jobqueue.observe import HeartbeatFailed, LeaseWasLost, RunEnded, RunStarted, SweepDone
+from sa_jobqueue.worker.setup import requeue_jitter
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
@@ -173,3 +174,28 @@ def test_a_worker_leaves_no_thread_behind(tasks: TaskRegistry, crew: Crew, enque
     before = set(threading.enumerate())
     crew.drain()
     wait_until(lambda: set(threading.enumerate()) <= before, what="the worker's threads to end")
+
+
+def test_a_worker_spreads_the_jobs_of_workers_that_died_together_over_its_jitter(
+    tasks: TaskRegistry,
+    crew: Crew,
+    sessionmaker: sessionmaker[Session],
+    observer: Observer,
+    events: Events,
+) -> None:
+    @tasks.task(queue=QUEUE, visibility_timeout=400)
+    def lost(_session: Session) -> None: ...
+
+    with sessionmaker.begin() as session:
+        JobSession(session).enqueue_many([NewJob("lost", {}, QUEUE)] * 500)
+        JobSession(session).claim_many(QUEUE, limit=500)
+    observer.all("UPDATE jobqueue_job SET visible_at = clock_timestamp() - interval '50 seconds'")
+    crew.start(requeue_jitter=1_000)
+    (first, *_) = events.wait_for(SweepDone)
+    assert 200 <= first.swept.requeued <= 350
+
+
+def test_a_job_of_a_short_lease_never_waits_for_a_long_jitter(tasks: TaskRegistry) -> None:
+    tasks.task(name="short", visibility_timeout=2)(lambda _session: None)
+    tasks.task(name="long", visibility_timeout=200)(lambda _session: None)
+    assert (requeue_jitter(60, tasks), requeue_jitter(0.1, tasks)) == (0.5, 0.1)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import threading
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import create_engine
+from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 from sqlalchemy.orm import sessionmaker as session_factory
 
 from sa_jobqueue import JobSession, Models, SchemaMismatch, TaskRegistry, Worker, WorkerMisconfigured
-from sa_jobqueue.observe import RunEnded, WorkerStarted
+from sa_jobqueue.observe import RunEnded, RunStarted, WorkerStarted
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.setup import control_engine
 from sa_jobqueue.worker.verdict import Ending, Verdict
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
+from tests.waiting import wait_until
+from tests.worker.test_leases import LEASE, watch_leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,6 +103,32 @@ def test_handlers_that_hold_every_connection_of_their_pool_do_not_starve_the_wor
     crew.drain(sessionmaker=session_factory(exact), concurrency=2)
     exact.dispose()
     assert observer.effects() == ["mark"] * 20
+
+
+def test_handlers_that_hold_every_connection_of_their_pool_for_several_leases_keep_them(
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    observer: Observer,
+    events: Events,
+) -> None:
+    go_on = Event()
+
+    @tasks.task(queue=QUEUE, visibility_timeout=LEASE)
+    def hold(session: Session) -> None:
+        session.execute(text("SELECT 1"))
+        go_on.wait(30)
+
+    exact = create_engine(engine.url, pool_size=2, max_overflow=0, pool_timeout=1)
+    jobs = [enqueue("hold"), enqueue("hold")]
+    crew.start(sessionmaker=session_factory(exact), concurrency=2)
+    wait_until(lambda: exact.pool.checkedout() == 2, what="both connections to be taken")
+    watch_leases(observer, *jobs)
+    go_on.set()
+    events.wait_for(RunEnded, count=2)
+    exact.dispose()
+    assert (events.outcomes(), len(events.of(RunStarted))) == (["done"] * 2, 2)
 
 
 def test_sessions_that_are_bound_to_one_connection_are_refused(tasks: TaskRegistry, crew: Crew, engine: Engine) -> None:

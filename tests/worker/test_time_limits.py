@@ -1,15 +1,16 @@
-"""A run over its time limit is ended from outside, wherever it is stuck, and its slot is filled again."""
+"""A run over its time limit, or without its lease, is ended from outside wherever it is stuck, and its slot filled."""
 
 from __future__ import annotations
 
 import asyncio
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from sqlalchemy import text
 
-from sa_jobqueue.observe import RunEnded
+from sa_jobqueue import JobSession
+from sa_jobqueue.observe import LeaseWasLost, RunEnded, RunStarted
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncSession
-    from sqlalchemy.orm import Session
+    from sqlalchemy.orm import Session, sessionmaker
 
     from sa_jobqueue import EnqueuedJob, TaskRegistry
     from tests.behaviour.observer import Observer
     from tests.proofs.crew import Crew, Events
 
-LIMIT = 0.3
+LIMIT, LEASE = 0.3, 0.6
 
 
 @pytest.fixture
@@ -47,7 +48,16 @@ def locked(engine: Engine) -> Iterator[None]:
 
 @pytest.fixture
 def stuck(tasks: TaskRegistry, never: Event) -> None:
-    declare = tasks.task(queue=QUEUE, time_limit=LIMIT)
+    _declare_stuck(tasks, never, time_limit=LIMIT)
+
+
+@pytest.fixture
+def stuck_for_ever(tasks: TaskRegistry, never: Event) -> None:
+    _declare_stuck(tasks, never, visibility_timeout=LEASE)
+
+
+def _declare_stuck(tasks: TaskRegistry, never: Event, **options: float) -> None:
+    declare: Any = tasks.task(queue=QUEUE, **options)
 
     @declare
     def in_sql(session: Session) -> None:
@@ -116,6 +126,30 @@ def test_a_run_that_is_stuck_is_ended_recorded_and_its_only_slot_filled_again(
     assert events.outcomes() == ["dead", "done"]
     assert only_error(observer, job).startswith("TimeLimitExceeded")
     assert observer.effects() == ["next"]
+
+
+@pytest.mark.usefixtures("stuck_for_ever", "locked")
+@pytest.mark.parametrize("where", _STUCK)
+def test_a_run_that_is_stuck_and_has_lost_its_lease_is_ended_and_its_only_slot_filled_again(
+    where: str,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    sessionmaker: sessionmaker[Session],
+    observer: Observer,
+    events: Events,
+    never: Event,
+) -> None:
+    job = enqueue(where)
+    enqueue("next_one")
+    crew.start(concurrency=1)
+    events.wait_for(RunStarted)
+    with sessionmaker.begin() as operator:
+        assert JobSession(operator).cancel(job.id)
+    (lost,) = events.wait_for(LeaseWasLost)
+    events.wait_for(RunEnded)
+    never.set()
+
+    assert (lost.job.id, events.outcomes(), observer.effects()) == (job.id, ["done"], ["next"])
 
 
 @pytest.mark.usefixtures("stuck", "locked")

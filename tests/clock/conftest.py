@@ -1,0 +1,1 @@
+from tests.proofs.fixtures import *  # noqa: F403 - fixtures that two folders share
