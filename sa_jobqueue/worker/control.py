@@ -1,17 +1,18 @@
 """The worker's own short transactions, on connections that no handler can take.
 
 Each is one statement in READ COMMITTED, whatever the application's engine is set to: SKIP LOCKED does not avoid
-serialization failures on a higher level.
+serialization failures on a higher level. Each is bounded in time: no answer is an outage.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
 from sa_jobqueue.backoff import Backoff
@@ -20,6 +21,7 @@ from sa_jobqueue.session import JobSession
 from sa_jobqueue.statements import drain, rollup, settle
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
+from sa_jobqueue.worker.line import Line
 from sa_jobqueue.worker.tally import Counts
 from sa_jobqueue.worker.verdict import Ending, Verdict, is_outage
 
@@ -35,7 +37,7 @@ _RETRY = Backoff(base=0.1, cap=2.0, jitter=0.1)
 class Control:
     """Claims, sweeps and records for one worker."""
 
-    engine: Engine
+    line: Line
     models: Models
     worker: str
     job_log: bool
@@ -76,28 +78,34 @@ class Control:
     def committed(self, job: ClaimedJob) -> bool:
         """Whether a run whose COMMIT went unanswered took effect: then its dedup row is there."""
         given = {"scope": job.dedup_scope, "key": job.idempotency_key, "job_id": job.id}
-        with self.engine.begin() as connection:
+        with self.begin() as connection:
             return bool(connection.execute(settle.written(self.models), given).scalar_one())
 
     def outstanding(self, queues: Sequence[str], tasks: Sequence[str], ids: Iterable[int]) -> bool:
         """Whether a drain still has something to wait for."""
         given = {"for_queues": list(queues), "tasks": list(tasks), "ids": list(ids)}
-        with self.engine.begin() as connection:
+        with self.begin() as connection:
             return bool(connection.execute(drain.outstanding(self.models), given).scalar_one())
 
     def add(self, counts: Counts) -> None:
         """Add the tally to the rollup."""
-        with self.engine.begin() as connection:
+        with self.begin() as connection:
             connection.execute(rollup.add(self.models), counts.as_arrays())
 
     def end_backend(self, pid: int, *, terminate: bool) -> None:
         """Cancel the statement of a server process, or terminate its session: what it had not committed is undone."""
         function = "pg_terminate_backend" if terminate else "pg_cancel_backend"
-        with self.engine.begin() as connection:
+        with self.begin() as connection:
             connection.execute(text(f"SELECT {function}(:pid)"), {"pid": pid})
 
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """One transaction, committed at the end of the block."""
+        with self.line.bounded(), self.line.engine.begin() as connection:
+            yield connection
+
     def _commit(self, operation: Callable[[JobSession], T]) -> T:
-        with Session(self.engine) as session, session.begin():
+        with self.line.bounded(), Session(self.line.engine) as session, session.begin():
             return operation(JobSession(session, models=self.models, job_log=self.job_log))
 
 

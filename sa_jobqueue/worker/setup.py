@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine
 from sqlalchemy.pool import NullPool, QueuePool
 
 from sa_jobqueue.errors import WorkerMisconfigured
@@ -19,7 +18,7 @@ from sa_jobqueue.tasks import Task, TaskRegistry
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-__all__ = ["check_pool", "check_tasks", "control_engine", "default_name", "dispose", "home_engine", "lanes"]
+__all__ = ["check_pool", "check_tasks", "default_name", "dispose", "home_engine", "lanes"]
 
 
 def default_name() -> str:
@@ -64,24 +63,6 @@ def home_engine(factory: Callable[[], Any], models: Models) -> Engine:
         )
         raise WorkerMisconfigured(msg)
     return bind
-
-
-@contextmanager
-def control_engine(home: Engine) -> Iterator[Engine]:
-    """An engine with the same connection settings and a pool of its own, in READ COMMITTED."""
-    if home.dialect.name != "postgresql":
-        msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
-        raise WorkerMisconfigured(msg)
-    given: dict[str, Any] = {"hide_parameters": home.hide_parameters}
-    if home.dialect.is_async or home.dialect.driver != "psycopg":
-        engine = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
-    else:
-        engine = create_engine(home.url, pool=home.pool.recreate(), **given)
-    options = {**home.get_execution_options(), "isolation_level": "READ COMMITTED"}
-    try:
-        yield engine.execution_options(**options)
-    finally:
-        engine.dispose()
 
 
 async def dispose(factory: Callable[[], AsyncSession]) -> None:

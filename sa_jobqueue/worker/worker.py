@@ -19,6 +19,7 @@ from sa_jobqueue.values import to_seconds
 from sa_jobqueue.worker import setup
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
+from sa_jobqueue.worker.line import Line, line
 from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.runtimes import LoopRuntime, ThreadRuntime
@@ -35,6 +36,8 @@ __all__ = ["Worker"]
 logger = logging.getLogger("sa_jobqueue")
 
 _DRAIN_INTERVAL = 0.05
+_LEAST_BEAT_TIMEOUT = 2.0
+"""Seconds; a server under load may well take one."""
 
 
 class Worker:
@@ -52,6 +55,8 @@ class Worker:
         grace: seconds that a graceful stop waits for running handlers before it ends them from outside.
         idle_timeout: ``idle_in_transaction_session_timeout`` in seconds of the handlers' transactions, unless the
             server sets one; it bounds how long a hung worker process keeps its row locks.
+        control_timeout: seconds that one of the worker's own short transactions may take, a claim, a sweep or a record;
+            one that takes longer is ended and counts as an outage. A heartbeat has a third of its lease.
         natural_keys_only: write dedup rows only for jobs that have a ``dedup_key``.
         job_log: write every run to the job log.
         models: the mapped classes, if they are not the ready-made ones.
@@ -74,6 +79,7 @@ class Worker:
         sweep_interval: timedelta | float = 1.0,
         grace: timedelta | float = 30.0,
         idle_timeout: timedelta | float = 300.0,
+        control_timeout: timedelta | float = 15.0,
         natural_keys_only: bool = False,
         job_log: bool = False,
         models: Models | None = None,
@@ -90,6 +96,7 @@ class Worker:
         self._poll = to_seconds("poll_interval", poll_interval, least=0.001)
         self._sweep = to_seconds("sweep_interval", sweep_interval, least=0.001)
         self._grace = to_seconds("grace", grace)
+        self._control_timeout = to_seconds("control_timeout", control_timeout, least=0.5)
         self._models = models or Models()
         self._job_log = job_log
         self._subscribers = tuple(subscribers)
@@ -111,8 +118,8 @@ class Worker:
             SchemaMismatch: if the tables are missing or of another release.
         """
         homes = self._homes()
-        with setup.control_engine(homes[0]) as engine, setup.control_engine(homes[0]) as keeper_engine:
-            shift = self._new_shift(engine, keeper_engine, drain=until_empty)
+        with line(homes[0], self._control_timeout) as own, line(homes[0], self._beat_timeout()) as keepers:
+            shift = self._new_shift(own, keepers, drain=until_empty)
             with self._on_duty(shift), self._handling.errors.listening(homes), self._runtimes(shift) as start:
                 shift.work(start)
         self._emit(WorkerStopped(self.name, shift.abandoned))
@@ -133,9 +140,14 @@ class Worker:
             setup.check_pool(home, self._concurrency)
         return homes
 
-    def _open_up(self, engine: Engine) -> None:
+    def _beat_timeout(self) -> float:
+        """A beat that is not answered must be over before the lease is: in time for another one."""
+        shortest = min(task.visibility_timeout for task in self._tasks)
+        return min(max(shortest / 3, _LEAST_BEAT_TIMEOUT), self._control_timeout)
+
+    def _open_up(self, control: Control) -> None:
         jobs = self._models.table(self._models.job)
-        with engine.connect() as connection:
+        with control.begin() as connection:
             check_schema(connection, jobs.schema, job_table=jobs.name)
         self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
 
@@ -156,7 +168,7 @@ class Worker:
                 shift.stop()
             self._stop_early = False
 
-    def _new_shift(self, engine: Engine, keeper_engine: Engine, *, drain: bool) -> Shift:
+    def _new_shift(self, own: Line, keepers: Line, *, drain: bool) -> Shift:
         machine = Machine(
             concurrency=self._concurrency,
             poll_interval=min(self._poll, _DRAIN_INTERVAL) if drain else self._poll,
@@ -164,10 +176,8 @@ class Worker:
             grace=self._grace,
             drain=drain,
         )
-        control, keeper_control = (
-            Control(each, self._models, self.name, self._job_log) for each in (engine, keeper_engine)
-        )
-        open_up = partial(self._open_up, engine)
+        control, keeper_control = (Control(each, self._models, self.name, self._job_log) for each in (own, keepers))
+        open_up = partial(self._open_up, control)
         return Shift(self._tasks, self._lanes, machine, control, keeper_control, self._emit, open_up)
 
     @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy.orm import sessionmaker as session_factory
 
 from sa_jobqueue import SchemaMismatch, TaskRegistry, Worker, WorkerMisconfigured
 from sa_jobqueue.observe import RunEnded
-from sa_jobqueue.worker.setup import control_engine
+from sa_jobqueue.worker.line import line
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 
@@ -139,11 +139,11 @@ def test_a_database_without_the_tables_is_refused_before_the_first_poll(
 def test_the_workers_own_connections_hide_parameters_where_the_applications_do(engine: Engine) -> None:
     for hidden in (True, False):
         home = create_engine(engine.url, hide_parameters=hidden)
-        with control_engine(home) as control:
-            assert control.hide_parameters is hidden
+        with line(home, 5) as own:
+            assert own.engine.hide_parameters is hidden
 
 
 def test_the_workers_own_connections_read_committed_whatever_the_application_does(engine: Engine) -> None:
     home = create_engine(engine.url, isolation_level="SERIALIZABLE")
-    with control_engine(home) as control, control.connect() as connection:
+    with line(home, 5) as own, own.engine.connect() as connection:
         assert connection.get_isolation_level() == "READ COMMITTED"
