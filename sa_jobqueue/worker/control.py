@@ -6,7 +6,6 @@ serialization failures on a higher level. Each is bounded in time: no answer is 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import TypeVar
 from sqlalchemy import Connection, text
 from sqlalchemy.orm import Session
 
-from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
 from sa_jobqueue.statements import drain, rollup, settle
@@ -23,14 +21,13 @@ from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
 from sa_jobqueue.worker.line import Line
 from sa_jobqueue.worker.tally import Counts
-from sa_jobqueue.worker.verdict import Ending, Verdict, is_outage
+from sa_jobqueue.worker.verdict import Ending, Verdict
 
 __all__ = ["Control", "settle_verdict"]
 
 T = TypeVar("T")
 
 _SWEEP_ROWS = 1_000
-_RETRY = Backoff(base=0.1, cap=2.0, jitter=0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,27 +56,24 @@ class Control:
         """Extend leases; the answer is those that are lost."""
         return self._commit(lambda jobs: jobs.heartbeat_each(leases))
 
-    def record(self, job: ClaimedJob, verdict: Verdict, *, give_up: threading.Event, within: float) -> Outcome:
-        """Write down how a run ended; through an outage of the database, keep trying for ``within`` seconds.
+    def record(self, job: ClaimedJob, verdict: Verdict) -> Outcome:
+        """Write down how a run ended.
 
         Raises:
             LeaseLost: the job has left this worker; nothing was recorded.
         """
-        attempt, waited = 1, 0.0
-        while True:
-            try:
-                return self._commit(lambda jobs: settle_verdict(jobs, job, verdict))
-            except Exception as error:
-                pause = _RETRY.seconds(attempt)
-                if not is_outage(error) or waited + pause > within or give_up.wait(pause):
-                    raise
-                attempt, waited = attempt + 1, waited + pause
+        return self._commit(lambda jobs: settle_verdict(jobs, job, verdict))
 
     def committed(self, job: ClaimedJob) -> bool:
         """Whether a run whose COMMIT went unanswered took effect: then its dedup row is there."""
         given = {"scope": job.dedup_scope, "key": job.idempotency_key, "job_id": job.id}
         with self.begin() as connection:
             return bool(connection.execute(settle.written(self.models), given).scalar_one())
+
+    def ask(self) -> None:
+        """Ask the database for nothing but an answer."""
+        with self.begin() as connection:
+            connection.execute(text("SELECT 1"))
 
     def outstanding(self, queues: Sequence[str], tasks: Sequence[str], ids: Iterable[int]) -> bool:
         """Whether a drain still has something to wait for."""

@@ -85,6 +85,10 @@ class Machine:
         """The database did not answer: leave it alone for ``pause`` seconds."""
         self._poll_at = self._sweep_at = now + pause
 
+    def recovered(self, pause: float, now: float) -> None:
+        """The database answers again: poll at once, but sweep only after ``pause`` seconds."""
+        self._poll_at, self._sweep_at = now, now + pause
+
     def finished(self) -> None:
         """A run has left its slot."""
         self.running -= 1

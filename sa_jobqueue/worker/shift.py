@@ -6,7 +6,6 @@ the loop's own thread; so the machine needs no lock. ``SimpleQueue.put`` is safe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
@@ -18,7 +17,7 @@ from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.keeper import Keeper
 from sa_jobqueue.worker.machine import Machine
-from sa_jobqueue.worker.outages import Outages, passing_over_outages
+from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, Patience, passing_over_outages
 from sa_jobqueue.worker.recorder import Recorder
 from sa_jobqueue.worker.run import Condemned, Run
 from sa_jobqueue.worker.tally import Tally
@@ -55,9 +54,9 @@ class Shift:
         self._waiting_for: set[int] = set()
         self._outages = Outages(control.worker, emit)
         self._tally_at, self._turn = 0.0, 0
-        self._give_up = threading.Event()
+        self._patience = Patience()
         self._tally = Tally()
-        self._recorder = Recorder(control, self._tally, emit, self._ended, self._give_up)
+        self._recorder = Recorder(control, self._tally, emit, self._ended, self._patience)
         self.conclude = self._recorder.conclude
         shortest = min(task.visibility_timeout for task in tasks)
         self._keeper = Keeper(keeper_control, shortest, emit, self._abandon, self._fatal)
@@ -104,6 +103,7 @@ class Shift:
             return
         try:
             self._open()
+            self._recover(now)
             self._sweep(now)
             self._take(0)  # a stop that was asked for during the sweep must come before the claim
             self._claim(now, start)
@@ -118,6 +118,14 @@ class Shift:
         if not self._opened:
             self._open_up()
             self._opened = True
+
+    def _recover(self, now: float) -> None:
+        """At the first answer after an outage, let those who have something to record be faster than the sweep."""
+        if self._outages.unanswered and self._machine.wants_sweep(now):
+            self._control.ask()
+            self._outages.heard()
+            self._patience.renew()
+            self._machine.recovered(PAUSE_BEFORE_SWEEP, now)
 
     def _take(self, timeout: float) -> None:
         """Wait for one thing to happen, then take everything else that has."""
@@ -185,7 +193,7 @@ class Shift:
 
     def _end_all(self) -> None:
         """End the runs that are left from outside and give their jobs back."""
-        self._give_up.set()
+        self._patience.exhaust()
         for run in list(self._runs):
             run.condemn(Condemned.STOPPED)
             self._terminate(run)

@@ -63,6 +63,13 @@ def test_an_outage_puts_off_polls_and_sweeps_alike() -> None:
     assert (cut_off.wants_jobs(110), cut_off.wants_sweep(110)) == (4, True)
 
 
+def test_after_an_outage_it_polls_at_once_and_leaves_the_sweep_for_later() -> None:
+    cut_off = machine()
+    cut_off.outage(10, 100)
+    cut_off.recovered(3, 110)
+    assert (cut_off.wants_jobs(110), cut_off.wants_sweep(112), cut_off.wants_sweep(113)) == (4, False, True)
+
+
 def test_after_a_stop_nothing_is_claimed_or_swept_any_more() -> None:
     stopping = machine()
     stopping.claimed(1)
