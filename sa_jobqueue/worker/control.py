@@ -92,6 +92,12 @@ class Control:
         with self.begin() as connection:
             connection.execute(text(f"SELECT {function}(:pid)"), {"pid": pid})
 
+    def gone(self, pids: Iterable[int]) -> set[int]:
+        """Those of these server processes that have no session any more."""
+        sql = "SELECT unnest(CAST(:pids AS int[])) EXCEPT SELECT pid FROM pg_stat_activity"
+        with self.begin() as connection:
+            return set(connection.execute(text(sql), {"pids": list(pids)}).scalars())
+
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         """One transaction, committed at the end of the block."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import psycopg
 
 from sa_jobqueue.tasks import Task
 from sa_jobqueue.values import ClaimedJob
@@ -20,6 +24,7 @@ class Condemned(StrEnum):
 
     LEASE_LOST = "lease lost"
     TIME_LIMIT = "time limit exceeded"
+    SNAPSHOT = "lease over, and it cannot be extended"
     STOPPED = "worker stopped"
 
 
@@ -37,6 +42,8 @@ class Run:
     begun: bool = False
     """False while the handler waits for its turn, as behind a blocked event loop; ``started`` is then the claim."""
     backend: int | None = None
+    keeps_snapshot: bool = False
+    """True in a transaction at REPEATABLE READ or above, whose ack fails if a heartbeat has changed the job's row."""
     settling: bool = False
     """True from the ack on: it is fenced itself, and a row that is missing now was deleted by this very run."""
     committed: bool = False
@@ -46,6 +53,8 @@ class Run:
     """Stops the handler from outside, where the runtime can do that (an asyncio task)."""
     first_error: BaseException | None = None
     """What aborted the handler's transaction, whether or not the handler let it be seen."""
+    _opening: float | None = None
+    _descriptor: Callable[[], int] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> bool:
@@ -54,16 +63,29 @@ class Run:
             self.started, self.begun = time.monotonic(), True
             return not self.finished
 
-    def attach(self, backend: int) -> None:
+    def open(self, descriptor: Callable[[], int] | None) -> None:
+        """The handler's transaction begins on the connection with this ``descriptor`` of its socket."""
+        with self._lock:
+            self._opening, self._descriptor = time.monotonic(), descriptor
+
+    def attach(self, backend: int, *, keeps_snapshot: bool = False) -> None:
         """The handler's transaction runs in this server process from now on."""
         with self._lock:
-            self.backend = backend
+            self.backend, self.keeps_snapshot, self._opening = backend, keeps_snapshot, None
 
     def detach(self, *, committed: bool = False) -> None:
         """The server process may belong to somebody else from now on; what was committed is beyond recall."""
         with self._lock:
-            self.backend = None
+            self.backend, self.keeps_snapshot = None, False
+            self._opening = self._descriptor = None
             self.committed = self.committed or committed
+
+    def cut(self, how: int, backend: int | None = None) -> None:
+        """Shut the handler's socket down, so that it waits no longer for an answer; only while in ``backend``."""
+        with self._lock, suppress(OSError, psycopg.Error):
+            if self._descriptor is not None and backend in {None, self.backend}:
+                with socket.fromfd(self._descriptor(), socket.AF_INET, socket.SOCK_STREAM) as shared:
+                    shared.shutdown(how)
 
     def with_backend(self, act: Callable[[int], None]) -> None:
         """Call ``act`` with the server process while it cannot change hands."""
@@ -91,6 +113,15 @@ class Run:
     def abandoned(self) -> bool:
         """True if the worker gave the run up, so that nobody waits for its handler any more."""
         return self.finished and self.condemned is not None
+
+    def opens_too_long(self, now: float, within: float) -> bool:
+        """Whether the server has not answered for ``within`` seconds to the begin of the handler's transaction."""
+        opening = self._opening
+        return opening is not None and now - opening > within
+
+    def outlives_lease(self, now: float, margin: float) -> bool:
+        """Whether the lease, which a heartbeat may not extend now, is over in less than ``margin`` seconds."""
+        return self.keeps_snapshot and now - self.beaten > self.task.visibility_timeout - margin
 
     def overdue(self, now: float) -> bool:
         """Whether the handler has outlived the time limit of its task."""

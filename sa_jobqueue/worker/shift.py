@@ -59,7 +59,7 @@ class Shift:
         self._recorder = Recorder(control, self._tally, emit, self._ended, self._patience)
         self.conclude = self._recorder.conclude
         shortest = min(task.visibility_timeout for task in tasks)
-        self._keeper = Keeper(keeper_control, shortest, emit, self._abandon, self._fatal)
+        self._keeper = Keeper(keeper_control, shortest, control.line.within, emit, self._abandon, self._fatal)
 
     def work(self, start: Callable[[Run], None]) -> None:
         """Loop until the machine is done; then nothing is claimed by this worker any more."""

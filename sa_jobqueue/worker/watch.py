@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["FirstErrors", "Watch"]
 
 _BEGIN = (
-    "SELECT pg_backend_pid(), CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' "
+    "SELECT pg_backend_pid(), current_setting('transaction_isolation') IN ('repeatable read', 'serializable'), "
+    "CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' "
     "THEN set_config('idle_in_transaction_session_timeout', %s, true) END"
 )
-"""Learn the server process, so that the run can be ended from outside; bound how long a hung one keeps its locks."""
+"""Learn the server process, so that the run can be ended from outside, and whether the transaction keeps one snapshot;
+bound how long a hung one keeps its locks."""
 
 
 class FirstErrors:
@@ -88,7 +90,9 @@ class Watch:
     def _after_begin(self, _session: Session, transaction: SessionTransaction, connection: Connection) -> None:
         if transaction.nested or connection.engine.pool is not self._home.pool:
             return
-        self._run.attach(connection.exec_driver_sql(_BEGIN, (str(self._idle_timeout),)).scalar_one())
+        self._run.open(getattr(connection.connection.driver_connection, "fileno", None))
+        backend, keeps_snapshot, _ = connection.exec_driver_sql(_BEGIN, (str(self._idle_timeout),)).one()
+        self._run.attach(backend, keeps_snapshot=keeps_snapshot)
         self._errors.follow(connection, self._run)
         event.listen(connection, "rollback", self._before_rollback)
 
