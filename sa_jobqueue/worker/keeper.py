@@ -106,11 +106,14 @@ class Keeper(threading.Thread):
         for run in held:
             if run.overdue(now):
                 self.end(run, Condemned.TIME_LIMIT)
+            elif run.outlives_lease(now, 2 * self._tick):
+                self.end(run, Condemned.SNAPSHOT)
             elif run.opens_too_long(now, self._begin_within):
                 run.cut(socket.SHUT_RDWR)
         for run in [run for run, patience in self._doomed.items() if now > patience]:
             self._give_up_on(run)
-        self._beat([run for run in held if now - run.beaten >= run.task.visibility_timeout / 3 - self._tick], now)
+        due = [run for run in held if not run.keeps_snapshot]
+        self._beat([run for run in due if now - run.beaten >= run.task.visibility_timeout / 3 - self._tick], now)
         self._look_for_sessions(held, now)
 
     def _give_up_on(self, run: Run) -> None:
