@@ -52,9 +52,12 @@ def test_a_handler_that_runs_into_a_timeout_of_the_server_runs_again_and_spends_
     assert observer.effects() == ["done"]
 
 
-@pytest.mark.parametrize("lock_timeout", ["100ms", "0"], ids=["lock_timeout", "control_timeout"])
+@pytest.mark.parametrize(
+    ("lock_timeout", "sqlstate"), [("100ms", "55P03"), ("0", "57014")], ids=["lock_timeout", "control_timeout"]
+)
 def test_a_worker_whose_own_statements_run_into_a_timeout_goes_on_and_says_so_once(
     lock_timeout: str,
+    sqlstate: str,
     tasks: TaskRegistry,
     crew: Crew,
     enqueue: Callable[..., EnqueuedJob],
@@ -79,5 +82,6 @@ def test_a_worker_whose_own_statements_run_into_a_timeout_goes_on_and_says_so_on
     events.wait_for(Recovered)
 
     assert (events.outcomes(), observer.effects()) == (["done"], ["done"])
-    assert (len(events.of(Outage)), len(events.of(Recovered))) == (1, 1)
+    assert [outage.error.orig.sqlstate for outage in events.of(Outage)] == [sqlstate]
+    assert len(events.of(Recovered)) == 1
     assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
