@@ -84,4 +84,5 @@ class Recorder:
 
 def _in_doubt(run: Run, verdict: Verdict) -> bool:
     """True if the connection broke, or the run was ended from outside, perhaps while its COMMIT was on its way."""
-    return run.condemned is not None or (verdict.error is not None and is_infrastructure(verdict.error))
+    broken = run.condemned is not None or (verdict.error is not None and is_infrastructure(verdict.error))
+    return run.committing and broken

@@ -46,6 +46,8 @@ class Run:
     """True in a transaction at REPEATABLE READ or above, whose ack fails if a heartbeat has changed the job's row."""
     settling: bool = False
     """True from the ack on: it is fenced itself, and a row that is missing now was deleted by this very run."""
+    committing: bool = False
+    """True from the moment at which the handler's COMMIT was about to be sent."""
     committed: bool = False
     condemned: Condemned | None = None
     finished: bool = False

@@ -80,6 +80,7 @@ class Watch:
         """Listen to the session until it is gone."""
         listeners: dict[str, Callable[..., None]] = {
             "after_begin": self._after_begin,
+            "before_commit": self._before_commit,
             "after_commit": self._after_commit,
             "after_rollback": self._after_rollback,
             "after_transaction_end": self._after_transaction_end,
@@ -95,6 +96,10 @@ class Watch:
         self._run.attach(backend, keeps_snapshot=keeps_snapshot)
         self._errors.follow(connection, self._run)
         event.listen(connection, "rollback", self._before_rollback)
+
+    def _before_commit(self, session: Session) -> None:
+        if not session.in_nested_transaction():
+            self._run.committing = True
 
     def _before_rollback(self, _connection: Connection) -> None:
         """A session that is closed rolls back too, but says so only when others may have its connection already."""
