@@ -113,6 +113,10 @@ class AsyncJobSession:
         """See :meth:`JobSession.ack`."""
         return await self._run(lambda jobs: jobs.ack(job))
 
+    async def ack_many(self, jobs: Iterable[ClaimedJob]) -> list[Acked]:
+        """See :meth:`JobSession.ack_many`."""
+        return await self._run(lambda session: session.ack_many(jobs))
+
     async def suppress(self, job: ClaimedJob) -> Acked:
         """See :meth:`JobSession.suppress`."""
         return await self._run(lambda jobs: jobs.suppress(job))

@@ -21,7 +21,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from sa_jobqueue.errors import CommitRefused
 
-__all__ = ["Fence", "fence_of"]
+__all__ = ["Fence", "fence_of", "listen", "put_up"]
 
 _KEY = "sa_jobqueue.fence"
 
@@ -86,27 +86,42 @@ def fence_of(session: Session) -> Fence:
     """The session's fence, put up at its first use."""
     fence: Fence | None = session.info.get(_KEY)
     if fence is None:
-        fence = session.info[_KEY] = Fence()
-        _guard(session, fence)
+        fence = Fence()
+        put_up(session, fence)
     return fence
 
 
-def _guard(session: Session, fence: Fence) -> None:
-    def before_commit(session: Session) -> None:
-        if not session.in_nested_transaction():
-            fence.check()
+def put_up(session: Session, fence: Fence, *, heard: bool = False) -> None:
+    """Guard the session; ``heard`` says that its class is listened to already."""
+    session.info[_KEY] = fence
+    if not heard:
+        listen(session)
 
-    def after_commit(session: Session) -> None:
-        savepoint = session.get_nested_transaction()
-        if savepoint is not None:
-            fence.released.add(savepoint)
 
-    def after_transaction_end(_session: Session, transaction: SessionTransaction) -> None:
+def listen(target: Session | type[Session]) -> None:
+    """Let the fences of one session, or of all sessions of a class, hear what those do."""
+    event.listen(target, "before_commit", _before_commit)
+    event.listen(target, "after_commit", _after_commit)
+    event.listen(target, "after_transaction_end", _after_transaction_end)
+
+
+def _before_commit(session: Session) -> None:
+    fence: Fence | None = session.info.get(_KEY)
+    if fence is not None and not session.in_nested_transaction():
+        fence.check()
+
+
+def _after_commit(session: Session) -> None:
+    fence: Fence | None = session.info.get(_KEY)
+    savepoint = session.get_nested_transaction()
+    if fence is not None and savepoint is not None:
+        fence.released.add(savepoint)
+
+
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
+    fence: Fence | None = session.info.get(_KEY)
+    if fence is not None:
         fence.ended(transaction)
-
-    event.listen(session, "before_commit", before_commit)
-    event.listen(session, "after_commit", after_commit)
-    event.listen(session, "after_transaction_end", after_transaction_end)
 
 
 def _lineage(transaction: SessionTransaction | None) -> Iterator[SessionTransaction]:

@@ -12,14 +12,14 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sa_jobqueue import rates
+from sa_jobqueue import exchange, rates
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, JobQueueError, LeaseLost, UnsupportedDatabase
 from sa_jobqueue.fence import Fence, fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.payload import clean_text
-from sa_jobqueue.statements import claim, enqueue, lease, operate, rollup, settle, sweep
-from sa_jobqueue.states import DeathReason, Outcome, State
+from sa_jobqueue.statements import claim, enqueue, operate, rollup, settle, sweep
+from sa_jobqueue.states import DeathReason, State
 from sa_jobqueue.values import (
     DEFAULT_MAX_ATTEMPTS,
     DEFAULT_QUEUE,
@@ -34,6 +34,7 @@ from sa_jobqueue.values import (
     check_name,
     to_seconds,
 )
+from sa_jobqueue.wire import send
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable, Row
@@ -151,7 +152,7 @@ class JobSession:
         while (wanted := limit - len(claimed)) > 0:
             given |= {"limit": wanted, "reach": wanted + _STEPPED_OVER}
             rows = self._locking(claim.claim_due(self._models), given).all()
-            claimed += [_claimed(row) for row in rows if row.id is not None]
+            claimed += [exchange.claimed(row) for row in rows if row.id is not None]
             if len(rows) < wanted:
                 break
         return self._rely_on(claimed)
@@ -160,10 +161,9 @@ class JobSession:
         self, queue: str, *, limit: int, leases: Mapping[str, float], worker: str | None = None
     ) -> list[ClaimedJob]:
         """Claim queued jobs of the tasks in ``leases`` (task to seconds) only: the worker's poll beside its sweep."""
-        given = {"for_queue": queue, "worker": worker, "limit": limit}
-        lanes = {"tasks": list(leases), "leases": list(leases.values())}
-        rows = self._locking(claim.claim_ready(self._models), given | lanes)
-        return self._rely_on([_claimed(row) for row in rows])
+        connection = self._lockable()
+        claimed = exchange.claim_ready(connection, self._models, queue, limit=limit, leases=leases, worker=worker)
+        return self._rely_on(claimed)
 
     def heartbeat(
         self,
@@ -176,19 +176,9 @@ class JobSession:
         """
         seconds = to_seconds("visibility_timeout", visibility_timeout, least=0.001)
         beating = [jobs] if isinstance(jobs, ClaimedJob) else list(jobs)
-        return self.heartbeat_each([(job, seconds) for job in beating])
-
-    def heartbeat_each(self, jobs: Sequence[tuple[ClaimedJob, float]]) -> list[ClaimedJob]:
-        """:meth:`heartbeat` with a visibility timeout in seconds for each job."""
-        if not jobs:
+        if not beating:
             return []
-        given = {
-            "ids": [job.id for job, _ in jobs],
-            "tokens": [job.token for job, _ in jobs],
-            "leases": [seconds for _, seconds in jobs],
-        }
-        lost = {(row.id, row.token) for row in self._locking(lease.heartbeat(self._models), given)}
-        return [job for job, _ in jobs if (job.id, job.token) in lost]
+        return exchange.extend(self._lockable(), self._models, [(job, seconds) for job in beating])
 
     def once(self, job: ClaimedJob | str, scope: str | None = None) -> bool:
         """Write the dedup row now. False: the effect exists, so skip it, and ack all the same.
@@ -216,13 +206,25 @@ class JobSession:
                 :meth:`suppress`.
         """
         statement = settle.ack(self._models, natural_keys_only=self._natural_keys_only, log=self._log)
-        row = self._settle(job, statement, "ack")
-        known = job.id in self._fence.known_duplicates
-        ours = row.fresh or row.holder == job.id or (self._natural_keys_only and job.dedup_key is None)
-        if not ours and not known:
-            self._fence.refuse(job.id, f"the effect of job {job.id} exists already.")
-            raise DuplicateEffect(job.id, job.dedup_scope, job.idempotency_key)
-        return Acked(job.id, duplicate=not ours)
+        return self._acked(job, self._settle(job, statement, "ack").holder)
+
+    def ack_many(self, jobs: Iterable[ClaimedJob]) -> list[Acked]:
+        """:meth:`ack` for several jobs by one statement; either all are acknowledged, or the commit is refused.
+
+        Raises:
+            LeaseLost: names the jobs whose token is stale.
+            DuplicateEffect: another job, perhaps one of these, has the effect of a key.
+        """
+        acked = list(jobs)
+        statement = settle.ack_many(self._models, natural_keys_only=self._natural_keys_only, log=self._log)
+        given = {"ids": [job.id for job in acked], "tokens": [job.token for job in acked]}
+        holders = {row.id: row.holder for row in self._locking(statement, given)}
+        if lost := [job.id for job in acked if job.id not in holders]:
+            self._fence.refuse(lost[0], f"the lease of job {lost[0]} was lost before its ack.")
+            raise LeaseLost(lost, "ack")
+        for job in acked:
+            self._fence.settle(self.session, job.id, "ack")
+        return [self._acked(job, holders[job.id]) for job in acked]
 
     def suppress(self, job: ClaimedJob) -> Acked:
         """Acknowledge a job whose effect exists already (``job.duplicate``), without an effect of its own.
@@ -254,8 +256,9 @@ class JobSession:
         return Failed(job.id, dead=False, retry_at=row.visible_at)
 
     def release(self, job: ClaimedJob) -> None:
-        """Give the job back unharmed: runnable since it was claimed, attempt not counted. Raises LeaseLost."""
-        self._settle(job, settle.release(self._models, log=self._log), "release")
+        """Give the job back unharmed: in its old place, attempt not counted. Raises LeaseLost."""
+        given = {"since": job.runnable_since}
+        self._settle(job, settle.release(self._models, log=self._log), "release", given)
 
     def snooze(self, job: ClaimedJob, delay: timedelta | float) -> datetime:
         """Run the job again after ``delay``, attempt not counted; the answer is when. Raises LeaseLost."""
@@ -274,7 +277,8 @@ class JobSession:
         """
         if queues is None:
             queues = self._execute(sweep.queues_with_due_rows(self._models), {}).scalars().all()
-        return sum((self._sweep_queue(queue, limit) for queue in queues), Swept())
+        swept = (exchange.sweep_queue(self._lockable(), self._models, queue, limit) for queue in queues)
+        return sum(swept, Swept())
 
     def redrive(
         self,
@@ -376,19 +380,18 @@ class JobSession:
         self._fence.settle(self.session, job.id, deed)
         return row
 
+    def _acked(self, job: ClaimedJob, holder: int | None) -> Acked:
+        """``holder`` is the job that wrote the dedup row; None if there is none."""
+        ours = holder == job.id or (self._natural_keys_only and job.dedup_key is None)
+        if not ours and job.id not in self._fence.known_duplicates:
+            self._fence.refuse(job.id, f"the effect of job {job.id} exists already.")
+            raise DuplicateEffect(job.id, job.dedup_scope, job.idempotency_key)
+        return Acked(job.id, duplicate=not ours)
+
     def _bury(self, job: ClaimedJob, error: BaseException | str, reason: DeathReason, deed: str) -> Failed:
         given = {"error": _error_text(error)}
         self._settle(job, settle.bury(self._models, reason, log=self._log), deed, given)
         return Failed(job.id, dead=True, retry_at=None)
-
-    def _sweep_queue(self, queue: str, limit: int) -> Swept:
-        rows = self._locking(sweep.sweep(self._models), {"for_queue": queue, "limit": limit})
-        counts = {row.kind: row.count for row in rows}
-        return Swept(
-            promoted=counts.get(sweep.PROMOTED, 0),
-            requeued=counts.get(Outcome.REQUEUED, 0),
-            dead=counts.get(Outcome.DEAD, 0),
-        )
 
     def _connection(self) -> Connection:
         connection = self.session.connection(bind_arguments={"mapper": self._models.job})
@@ -398,9 +401,13 @@ class JobSession:
         return connection
 
     def _execute(self, statement: Executable, given: Mapping[str, Any]) -> Any:
-        return self._connection().execute(statement, given)
+        return send(self._connection(), statement, given)
 
     def _locking(self, statement: Executable, given: Mapping[str, Any]) -> Any:
+        return send(self._lockable(), statement, given)
+
+    def _lockable(self) -> Connection:
+        """The connection, for what takes row locks and so needs a transaction."""
         connection = self._connection()
         if _in_autocommit(connection):
             msg = (
@@ -408,24 +415,19 @@ class JobSession:
                 "workers get the same job; give the engine isolation_level='READ COMMITTED'"
             )
             raise UnsupportedDatabase(msg)
-        return connection.execute(statement, given)
+        return connection
 
 
 def _in_autocommit(connection: Connection) -> bool:
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
-def _claimed(row: Row[Any]) -> ClaimedJob:
-    values = row._asdict()
-    return ClaimedJob(lease_expires_at=values.pop("visible_at"), requeued=values.pop("expired"), **values)
-
-
 def _parameters(job: NewJob) -> dict[str, Any]:
     return {
         "queue": job.queue,
         "task": job.task,
-        "args": {} if job.args is None else job.args,
-        "headers": {} if job.headers is None else job.headers,
+        "args": _json(job.args),
+        "headers": _json(job.headers),
         "priority": job.priority,
         "max_attempts": job.max_attempts,
         "delay": job.delay_seconds,
@@ -437,10 +439,11 @@ def _parameters(job: NewJob) -> dict[str, Any]:
 
 def _arrays(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     rows = [_parameters(job) for job in jobs]
-    columns = {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
-    for name in ("args", "headers"):
-        columns[name] = [json.dumps(value, ensure_ascii=False) for value in columns[name]]
-    return columns
+    return {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
+
+
+def _json(value: Mapping[str, Any] | None) -> str:
+    return "{}" if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _error_text(error: BaseException | str) -> str:

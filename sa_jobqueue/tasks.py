@@ -34,6 +34,9 @@ __all__ = ["Task", "TaskRegistry", "current_job", "running"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+MOST_TOGETHER = 1_000
+"""Jobs that one transaction may hold."""
+
 _current: ContextVar[ClaimedJob] = ContextVar("sa_jobqueue_current_job")
 
 
@@ -89,6 +92,8 @@ class Task(Generic[P, R]):
     time_limit: float | None
     key_of: Callable[P, str | None] | None
     _signature: inspect.Signature = field(repr=False)
+    batch: int | None = None
+    group_commit: int | None = None
 
     @property
     def queue(self) -> str:
@@ -99,6 +104,11 @@ class Task(Generic[P, R]):
     def is_async(self) -> bool:
         """True if the handler is a coroutine function, to be given an ``AsyncSession``."""
         return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def together(self) -> int:
+        """How many of its jobs one transaction may hold."""
+        return self.batch or self.group_commit or 1
 
     def __call__(self, session: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the handler itself, as a unit test does."""
@@ -149,6 +159,20 @@ class Task(Generic[P, R]):
             return session.run_sync(lambda sync: JobSession(sync).enqueue_many([new])[0])
         return JobSession(session).enqueue_many([new])[0]
 
+    @contextmanager
+    def turn(self, job: ClaimedJob) -> Iterator[Callable[[Any], Any]]:
+        """The call of the handler with a session, for one job, which is the current one meanwhile.
+
+        A batch gets a list of one, and no job is the current one. Raises ArgumentsMismatch.
+        """
+        handler: Callable[..., Any] = self.function
+        if self.batch:
+            yield lambda session: handler(session, [job])
+            return
+        self.check(job.args)
+        with running(job):
+            yield lambda session: handler(session, **job.args)
+
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise ArgumentsMismatch unless the stored arguments fit the handler."""
         try:
@@ -157,6 +181,8 @@ class Task(Generic[P, R]):
             raise ArgumentsMismatch(self.name, str(error)) from None
 
     def _bind(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        if self.batch:
+            return self._named(*args, **kwargs)
         try:
             bound = self._signature.bind(None, *args, **kwargs)
         except TypeError as error:
@@ -168,11 +194,23 @@ class Task(Generic[P, R]):
                 given |= given.pop(parameter.name, {})
         return given
 
+    def _named(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        if args:
+            msg = f"task {self.name!r} takes its jobs in batches: name each argument of the job"
+            raise InvalidArgument(msg)
+        return kwargs
+
 
 class _Declare(Protocol):
     """A decorator that keeps the handler's parameters and answer."""
 
     def __call__(self, function: Callable[Concatenate[Any, P], R], /) -> Task[P, R]: ...
+
+
+class _DeclareBatch(Protocol):
+    """A decorator for a handler of several jobs; their arguments are known to the handler alone."""
+
+    def __call__(self, function: Callable[[Any, list[ClaimedJob]], R], /) -> Task[..., R]: ...
 
 
 class TaskRegistry:
@@ -212,7 +250,23 @@ class TaskRegistry:
         backoff: Backoff | None = None,
         time_limit: timedelta | float | None = None,
         dedup_key: Callable[..., str | None] | None = None,
+        group_commit: int | None = None,
     ) -> _Declare: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        batch: int,
+        name: str | None = None,
+        queue: str = ...,
+        max_attempts: int = ...,
+        visibility_timeout: timedelta | float = ...,
+        backoff: Backoff | None = None,
+        time_limit: timedelta | float | None = None,
+        dedup_key: Callable[..., str | None] | None = None,
+    ) -> _DeclareBatch: ...
 
     def task(
         self,
@@ -226,6 +280,8 @@ class TaskRegistry:
         backoff: Backoff | None = None,
         time_limit: timedelta | float | None = None,
         dedup_key: Callable[..., str | None] | None = None,
+        group_commit: int | None = None,
+        batch: int | None = None,
     ) -> Any:
         """Declare a handler; its first parameter is the session, the others are the job's arguments.
 
@@ -238,10 +294,16 @@ class TaskRegistry:
             backoff: how long a failed job waits.
             time_limit: after this long a run is ended from outside; timedelta or seconds.
             dedup_key: the natural key of the effect, from the job's arguments.
+            group_commit: run up to so many jobs one after another in one session, and commit them together. If one
+                fails or has lost its lease, all are rolled back and run one by one. Only for short handlers whose
+                effects are all in this database: a handler may run twice although it did not fail.
+            batch: call the handler with up to so many jobs at once, as a list of :class:`ClaimedJob`; their effects
+                and acknowledgements are one commit. If it raises, it is called again with each job alone.
 
         Raises:
             InvalidArgument: on a name that is taken, or a value out of range.
         """
+        _check_together(batch, group_commit)
 
         def declare(function: Callable[..., Any]) -> Task[Any, Any]:
             return self._add(
@@ -254,6 +316,8 @@ class TaskRegistry:
                     time_limit=None if time_limit is None else to_seconds("time_limit", time_limit, least=0.1),
                     key_of=dedup_key,
                     _signature=inspect.signature(function),
+                    batch=batch,
+                    group_commit=group_commit,
                 )
             )
 
@@ -267,6 +331,16 @@ class TaskRegistry:
             raise InvalidArgument(msg)
         self._tasks[task.name] = task
         return task
+
+
+def _check_together(batch: int | None, group_commit: int | None) -> None:
+    if batch is not None and group_commit is not None:
+        msg = "give batch or group_commit, not both: a batch is one commit already"
+        raise InvalidArgument(msg)
+    for what, size in (("batch", batch), ("group_commit", group_commit)):
+        if size is not None and (type(size) is not int or not 1 <= size <= MOST_TOGETHER):
+            msg = f"{what} must be an int between 1 and {MOST_TOGETHER}; got {size!r}"
+            raise InvalidArgument(msg)
 
 
 def _as_dict(options: _Options) -> dict[str, Any]:

@@ -120,6 +120,8 @@ class ClaimedJob:
     duplicate: bool = False
     requeued: bool = False
     """True if this claim took over an expired lease."""
+    runnable_since: datetime | None = None
+    """Since when the job could have been claimed; a release gives it this place in its queue again."""
 
     @property
     def dedup_scope(self) -> str:

@@ -152,7 +152,7 @@ GUARDS = (
     Guard(
         "a COMMIT without an answer is looked up",
         "worker/control.py",
-        "            return bool(connection.execute(settle.written(self.models), given).scalar_one())\n",
+        "            return bool(send(connection, settle.written(self.models), given).scalar_one())\n",
         "            return False\n",
         "tests/worker/test_lost_commits.py"
         "::test_a_commit_whose_answer_is_lost_is_neither_run_again_nor_recorded_as_failed",
@@ -160,8 +160,8 @@ GUARDS = (
     Guard(
         "no sweep right after an outage",
         "worker/shift.py",
-        "            self._machine.recovered(PAUSE_BEFORE_SWEEP, now)\n",
-        "            self._machine.recovered(0, now)\n",
+        "            self._sweep_from = now + PAUSE_BEFORE_SWEEP\n",
+        "            self._sweep_from = now\n",
         "tests/worker/test_outages.py::test_after_an_outage_no_sweep_is_faster_than_the_owners_of_leases_that_are_over",
     ),
     Guard(

@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.orm import Session
 
-from sa_jobqueue import ClaimedJob, JobSession
+from sa_jobqueue import ClaimedJob, JobSession, Models, exchange
+from sa_jobqueue.exchange import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +43,18 @@ Node = dict[str, Any]
 
 OPERATIONS: dict[str, tuple[Callable[[JobSession, ClaimedJob], object], set[str]]] = {
     "claim_ready": (lambda jobs, _: jobs.claim_ready("main", limit=10, leases={"t": 30.0}), {READY, KEY}),
+    "claim_ready behind a place": (
+        lambda jobs, job: exchange.claim_ready(
+            jobs.session.connection(), Models(), "main", limit=10, leases={"t": 30.0}, worker="w", behind=Place.of(job)
+        ),
+        {READY, KEY},
+    ),
+    "look": (lambda jobs, _: exchange.see(jobs.session.connection(), Models(), ["main", "other"]), {READY, DUE}),
+    "ack_many": (lambda jobs, job: jobs.ack_many([job]), {KEY}),
+    "release_many": (
+        lambda jobs, job: exchange.release_many(jobs.session.connection(), Models(), [job] * 10, log=False),
+        {KEY},
+    ),
     "claim_due": (lambda jobs, _: jobs.claim_many("main", limit=10), {READY, DUE, KEY}),
     "claim_one": (lambda jobs, _: jobs.claim("main"), {READY, DUE, KEY}),
     "heartbeat": (lambda jobs, job: jobs.heartbeat([job] * 10), {KEY}),

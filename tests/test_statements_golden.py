@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.dialects.postgresql import psycopg
 
 from sa_jobqueue import Models
-from sa_jobqueue.statements import claim, enqueue, lease, operate, rollup, settle, sweep
+from sa_jobqueue.statements import claim, enqueue, lease, look, operate, rollup, settle, sweep
 from sa_jobqueue.states import DeathReason, State
 from tests.sql_layout import laid_out
 
@@ -30,17 +30,21 @@ STATEMENTS: dict[str, Executable] = {
     "enqueue_many_unique": enqueue.enqueue_many(MODELS, unique=True),
     "holders": enqueue.holders(MODELS),
     "claim_ready": claim.claim_ready(MODELS),
+    "claim_ready_behind": claim.claim_ready(MODELS, behind=True),
     "claim_due": claim.claim_due(MODELS),
     "heartbeat": lease.heartbeat(MODELS),
     "once": settle.once(MODELS),
     "ack": settle.ack(MODELS),
     "ack_natural_keys_logged": settle.ack(MODELS, natural_keys_only=True, log=True),
+    "ack_many": settle.ack_many(MODELS),
     "suppress": settle.suppress(MODELS),
     "retry": settle.retry(MODELS),
     "retry_logged": settle.retry(MODELS, log=True),
     "snooze": settle.snooze(MODELS),
+    "release_many": settle.release_many(MODELS),
     "release": settle.release(MODELS),
     "bury": settle.bury(MODELS, DeathReason.FAILED),
+    "look": look.look(MODELS),
     "sweep": sweep.sweep(MODELS),
     "queues_with_due_rows": sweep.queues_with_due_rows(MODELS),
     "redrive": operate.redrive(MODELS),

@@ -11,8 +11,10 @@ from typing import Any
 
 from sqlalchemy import (
     CTE,
+    BigInteger,
     ColumnElement,
     Double,
+    Integer,
     Select,
     Table,
     Text,
@@ -25,12 +27,13 @@ from sqlalchemy import (
     func,
     select,
     true,
+    tuple_,
     union_all,
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from sa_jobqueue.models import Models
+from sa_jobqueue.models import Models, Timestamp
 from sa_jobqueue.statements.bury import EXPIRED, grave, with_error
 from sa_jobqueue.statements.literals import CLAIMED, DUE_STATES, QUEUED, after, limit_to, now, seconds
 from sa_jobqueue.statements.rollup import expiries
@@ -58,10 +61,12 @@ RETURNED = (
 
 
 @cache
-def claim_ready(models: Models) -> Select[Any]:
+def claim_ready(models: Models, *, behind: bool = False) -> Select[Any]:
     """For the worker's loop: queued rows only (its sweep looks after the others), of the tasks that it knows.
 
-    Parameters: ``for_queue``, ``worker``, ``limit``, and the parallel arrays ``tasks`` and ``leases`` (seconds).
+    Parameters: ``for_queue``, ``worker``, ``limit``, and the parallel arrays ``tasks`` and ``leases`` (seconds). With
+    ``behind``, also the place in claim order where to begin, ``last_priority``, ``last_visible_at`` and ``last_id``:
+    what died in front of it since the last vacuum is not walked again.
     """
     job = models.table(models.job)
     lanes = (
@@ -72,7 +77,7 @@ def claim_ready(models: Models) -> Select[Any]:
     picked = (
         select(job.c.id, job.c.priority, job.c.visible_at, false().label("expired"), false().label("exhausted"))
         .where(job.c.queue == bindparam("for_queue", type_=Text), job.c.status == QUEUED)
-        .where(job.c.task == func.any(bindparam("tasks", type_=ARRAY(Text))))
+        .where(job.c.task == func.any(bindparam("tasks", type_=ARRAY(Text))), *([_behind(job)] if behind else []))
         .order_by(job.c.priority, job.c.visible_at, job.c.id)
         .limit(limit_to())
         .with_for_update(skip_locked=True, key_share=True, of=job)
@@ -143,6 +148,15 @@ def _runnable(job: Table) -> Any:
     return select(*heads.c).order_by(*_claim_order(heads)).subquery("seen")
 
 
+def _behind(job: Table) -> ColumnElement[bool]:
+    last = (
+        bindparam("last_priority", type_=Integer),
+        bindparam("last_visible_at", type_=Timestamp),
+        bindparam("last_id", type_=BigInteger),
+    )
+    return tuple_(*_claim_order(job)) > tuple_(*last)
+
+
 def _claim_order(rows: Any) -> tuple[ColumnElement[Any], ...]:
     return (rows.c.priority, rows.c.visible_at, rows.c.id)
 
@@ -172,7 +186,7 @@ def _answer(models: Models, picked: CTE, taken: CTE) -> Select[Any]:
     effect = models.table(models.dedup_key)
     duplicate = exists().where(effect.c.scope == taken.c.task, effect.c.key == taken.c.dedup_key)
     return (
-        select(*taken.c, duplicate.label("duplicate"), picked.c.expired)
+        select(*taken.c, duplicate.label("duplicate"), picked.c.expired, picked.c.visible_at.label("runnable_since"))
         .select_from(picked.outerjoin(taken, taken.c.id == picked.c.id))
         .order_by(picked.c.priority, picked.c.visible_at, picked.c.id)
     )

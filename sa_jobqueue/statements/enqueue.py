@@ -40,7 +40,7 @@ COLUMNS: dict[str, Any] = {
     "dedup_key": Text,
     "unique_key": Text,
 }
-"""Parameters of an enqueue; ``delay`` in seconds. JSON travels as text, since an array of it has no other form."""
+"""Parameters of an enqueue; ``delay`` in seconds. JSON travels as text."""
 
 _STORED = [name for name in COLUMNS if name not in {"delay", "run_at"}]
 
@@ -48,9 +48,9 @@ _STORED = [name for name in COLUMNS if name not in {"delay", "run_at"}]
 @cache
 def enqueue(models: Models, *, unique: bool) -> Executable:
     """Insert one job; with ``unique``, no row comes back if a live job holds the key."""
-    given = {name: bindparam(name, type_=kind) for name, kind in COLUMNS.items()}
+    given = {name: bindparam(name, type_=_sent(name)) for name in COLUMNS}
     job = models.table(models.job)
-    values = {name: given[name] for name in _STORED} | _due(given["delay"], given["run_at"])
+    values = {name: _stored(given[name], name) for name in _STORED} | _due(given["delay"], given["run_at"])
     return _returning(models, upsert(job).values(values), unique=unique)
 
 
@@ -77,8 +77,12 @@ def holders(models: Models) -> Select[Any]:
 
 
 def _given_rows() -> Any:
-    arrays = [bindparam(name, type_=ARRAY(Text if kind is JSONB else kind)) for name, kind in COLUMNS.items()]
+    arrays = [bindparam(name, type_=ARRAY(_sent(name))) for name in COLUMNS]
     return func.unnest(*arrays).table_valued(*COLUMNS, with_ordinality="ordinality").render_derived(name="given")
+
+
+def _sent(name: str) -> Any:
+    return Text if COLUMNS[name] is JSONB else COLUMNS[name]
 
 
 def _stored(column: ColumnElement[Any], name: str) -> ColumnElement[Any]:

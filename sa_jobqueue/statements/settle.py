@@ -19,6 +19,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     cast,
     delete,
     exists,
@@ -28,24 +29,43 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import insert as upsert
 
-from sa_jobqueue.models import Models
+from sa_jobqueue.models import Models, Timestamp
 from sa_jobqueue.statements.bury import grave, with_error
 from sa_jobqueue.statements.literals import QUEUED, SCHEDULED, after, now, text_literal
 from sa_jobqueue.states import DeathReason, Outcome
 from sa_jobqueue.values import OWN_KEY_PREFIX
 
-__all__ = ["ack", "bury", "once", "release", "retry", "snooze", "suppress", "written"]
+__all__ = ["ack", "ack_many", "bury", "once", "release", "release_many", "retry", "snooze", "suppress", "written"]
+
+_ACKED = ("id", "task", "dedup_key")
+_LOGGED = ("queue", "task", "attempt", "enqueued_at", "claimed_at", "claimed_by")
 
 
 @cache
 def ack(models: Models, *, natural_keys_only: bool = False, log: bool = False) -> Select[Any]:
     """Delete the job, write its dedup row (and log row); no row in the answer means that the lease is lost.
 
-    ``fresh`` is true if this statement wrote the dedup row; ``holder`` is the job that had written it before.
+    ``holder`` is the job that wrote the dedup row: this one, now or by ``once``, or another before.
     """
-    done = _removed(models)
+    return _acked(models, owned(models.table(models.job)), natural_keys_only=natural_keys_only, log=log)
+
+
+@cache
+def ack_many(models: Models, *, natural_keys_only: bool = False, log: bool = False) -> Select[Any]:
+    """:func:`ack` of the parallel arrays ``ids`` and ``tokens``; what has no row in the answer is lost.
+
+    Keys are written in order, so that two batches with the same keys do not wait for each other in a circle.
+    """
+    given = _given(ids=BigInteger, tokens=BigInteger)
+    mine = _owned_together(models.table(models.job), given)
+    return _acked(models, mine, natural_keys_only=natural_keys_only, log=log)
+
+
+def _acked(models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool) -> Select[Any]:
+    done = _removed(models, owned, *_ACKED, *(_LOGGED if log else ()))
     effects = models.table(models.dedup_key)
     key = _effect_key(done)
     wanted = select(done.c.task, key, done.c.id)
@@ -53,19 +73,14 @@ def ack(models: Models, *, natural_keys_only: bool = False, log: bool = False) -
         wanted = wanted.where(done.c.dedup_key.is_not(None))
     written = (
         upsert(effects)
-        .from_select(["scope", "key", "job_id"], wanted)
+        .from_select(["scope", "key", "job_id"], wanted.order_by(done.c.task, key))
         .on_conflict_do_nothing()
         .returning(effects.c.job_id)
         .cte("written")
     )
     holder = select(effects.c.job_id).where(effects.c.scope == done.c.task, effects.c.key == key).scalar_subquery()
-    answer = select(
-        done.c.id,
-        exists().select_from(written).label("fresh"),
-        holder.label("holder"),
-        done.c.claimed_at,
-        now().label("at"),
-    )
+    fresh = done.c.id.in_(select(written.c.job_id))
+    answer = select(done.c.id, case((fresh, done.c.id), else_=holder).label("holder"))
     return _logged(models, answer, done, Outcome.DONE, log=log)
 
 
@@ -74,7 +89,7 @@ def suppress(models: Models, *, log: bool = False) -> Select[Any]:
     """Delete a job whose effect exists already; if it does not (``exists`` false), the job is left alone."""
     job, effects = models.table(models.job), models.table(models.dedup_key)
     known = exists().where(effects.c.scope == job.c.task, effects.c.key == _effect_key(job)).label("exists")
-    before = _locked(job, known)
+    before = _locked(job, owned(job), known)
     gone = delete(job).where(job.c.id == before.c.id, before.c.exists).returning(*job.c).cte("gone")
     runs = select(*before.c).where(before.c.exists).subquery("runs")
     answer = select(before.c.id, before.c.exists).add_cte(gone)
@@ -100,42 +115,44 @@ def written(models: Models) -> Select[Any]:
 def retry(models: Models, *, log: bool = False) -> Select[Any]:
     """Schedule the job again after the interval ``delay``, with one more entry in its error history."""
     job = models.table(models.job)
-    return _let_go(
-        models,
-        {"status": SCHEDULED, "visible_at": after("delay"), "errors": with_error(job)},
-        Outcome.RETRIED,
-        log=log,
-    )
+    values = {"status": SCHEDULED, "visible_at": after("delay"), "errors": with_error(job)}
+    return _let_go(models, _locked(job, owned(job)), values, Outcome.RETRIED, log=log)
 
 
 @cache
 def snooze(models: Models, *, log: bool = False) -> Select[Any]:
     """Schedule the job again after the interval ``delay``; the attempt is given back."""
     job = models.table(models.job)
-    return _let_go(
-        models,
-        {"status": SCHEDULED, "visible_at": after("delay"), "attempt": _attempt_back(job)},
-        Outcome.SNOOZED,
-        log=log,
-    )
+    values = {"status": SCHEDULED, "visible_at": after("delay"), "attempt": _attempt_back(job)}
+    return _let_go(models, _locked(job, owned(job)), values, Outcome.SNOOZED, log=log)
 
 
 @cache
 def release(models: Models, *, log: bool = False) -> Select[Any]:
-    """Queue the job again, runnable since it was claimed, so that it stays ahead of what came later."""
+    """Queue the job again, runnable ``since`` it was before its claim, so that it stays ahead of what came later."""
     job = models.table(models.job)
-    return _let_go(
-        models,
-        {"status": QUEUED, "visible_at": job.c.claimed_at, "attempt": _attempt_back(job)},
-        Outcome.RELEASED,
-        log=log,
-    )
+    return _released(models, _locked(job, owned(job), bindparam("since", type_=Timestamp).label("since")), log=log)
+
+
+@cache
+def release_many(models: Models, *, log: bool = False) -> Select[Any]:
+    """:func:`release` of the parallel arrays ``ids``, ``tokens`` and ``sinces``."""
+    job = models.table(models.job)
+    given = _given(ids=BigInteger, tokens=BigInteger, sinces=Timestamp)
+    return _released(models, _locked(job, _owned_together(job, given), given.c.since), log=log)
+
+
+def _released(models: Models, before: CTE, *, log: bool) -> Select[Any]:
+    since = func.coalesce(before.c.since, before.c.claimed_at)
+    values = {"status": QUEUED, "visible_at": since, "attempt": _attempt_back(models.table(models.job))}
+    return _let_go(models, before, values, Outcome.RELEASED, log=log)
 
 
 @cache
 def bury(models: Models, reason: DeathReason, *, log: bool = False) -> Select[Any]:
     """Move the job to the dead letters with the text ``error``."""
-    gone = _removed(models)
+    job = models.table(models.job)
+    gone = _removed(models, owned(job), *(column.name for column in job.c))
     graves = grave(models, gone, reason)
     return _logged(models, select(gone.c.id), gone, Outcome.DEAD, log=log).add_cte(graves)
 
@@ -149,15 +166,26 @@ def owned(job: Table) -> ColumnElement[bool]:
     )
 
 
-def _removed(models: Models) -> CTE:
-    job = models.table(models.job)
-    return delete(job).where(owned(job)).returning(*job.c).cte("gone")
+def _given(**arrays: Any) -> Any:
+    """Parallel arrays as rows; the columns are named in the singular."""
+    parameters = (bindparam(name, type_=ARRAY(kind)) for name, kind in arrays.items())
+    rows = func.unnest(*parameters).table_valued(*(name.removesuffix("s") for name in arrays))
+    return rows.render_derived(name="given")
 
 
-def _let_go(models: Models, values: dict[str, Any], outcome: Outcome, *, log: bool) -> Select[Any]:
-    """Change an owned row and drop the claim; the log keeps what the claim was."""
+def _owned_together(job: Table, given: Any) -> ColumnElement[bool]:
+    """:func:`owned` for the pairs of id and token in ``given``."""
+    return and_(job.c.id == given.c.id, job.c.token == given.c.token, job.c.claimed_at.is_not(None))
+
+
+def _removed(models: Models, owned: ColumnElement[bool], *wanted: str) -> CTE:
     job = models.table(models.job)
-    before = _locked(job)
+    return delete(job).where(owned).returning(*(job.c[name] for name in dict.fromkeys(wanted))).cte("gone")
+
+
+def _let_go(models: Models, before: CTE, values: dict[str, Any], outcome: Outcome, *, log: bool) -> Select[Any]:
+    """Change owned rows and drop their claims; the log keeps what the claims were."""
+    job = models.table(models.job)
     changed = (
         update(job)
         .where(job.c.id == before.c.id)
@@ -169,10 +197,10 @@ def _let_go(models: Models, values: dict[str, Any], outcome: Outcome, *, log: bo
     return _logged(models, answer, before, outcome, log=log)
 
 
-def _locked(job: Table, *more: ColumnElement[Any]) -> CTE:
-    """The owned row as it is before the statement changes it."""
-    row = select(*job.c, *more).where(owned(job)).with_for_update(key_share=True)
-    return row.cte("before").prefix_with("MATERIALIZED")
+def _locked(job: Table, owned: ColumnElement[bool], *more: ColumnElement[Any]) -> CTE:
+    """The owned rows as they are before the statement changes them."""
+    rows = select(*job.c, *more).where(owned).with_for_update(key_share=True, of=job)
+    return rows.cte("before").prefix_with("MATERIALIZED")
 
 
 def _attempt_back(job: Table) -> ColumnElement[int]:
@@ -187,7 +215,7 @@ def _logged(models: Models, answer: Select[Any], runs: FromClause, outcome: Outc
     if not log:
         return answer
     table = models.table(models.job_log)
-    shared = ("queue", "task", "attempt", "enqueued_at", "claimed_at")
+    shared = [name for name in _LOGGED if name != "claimed_by"]
     rows = select(runs.c.id, runs.c.claimed_by, text_literal(outcome), now(), *(runs.c[name] for name in shared))
     columns = ["job_id", "worker", "outcome", "finished_at", *shared]
     return answer.add_cte(insert(table).from_select(columns, rows).cte("logged"))

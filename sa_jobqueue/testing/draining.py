@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sa_jobqueue.errors import InvalidArgument
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
-from sa_jobqueue.tasks import TaskRegistry, running
+from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.testing.attempt import Attempt
 from sa_jobqueue.testing.inline import Inline
 from sa_jobqueue.testing.report import DrainReport
@@ -111,10 +111,9 @@ def _call(attempt: Attempt) -> BaseException | None:
         msg = f"the handler of task {attempt.task.name!r} is a coroutine function: await adrain(async_session, tasks)"
         raise InvalidArgument(msg)
     try:
-        attempt.task.check(attempt.job.args)
         if not attempt.job.duplicate:
-            with running(attempt.job):
-                attempt.task.function(attempt.session, **attempt.job.args)
+            with attempt.task.turn(attempt.job) as call:
+                call(attempt.session)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (a handler may raise anything; the report has it)
         return error
     except BaseException:
@@ -127,10 +126,9 @@ async def _acall(session: AsyncSession, attempt: Attempt) -> BaseException | Non
     if not attempt.task.is_async:
         return await _on_sync_side(session, _call, attempt)
     try:
-        attempt.task.check(attempt.job.args)
         if not attempt.job.duplicate:
-            with running(attempt.job):
-                await attempt.task.function(session, **attempt.job.args)
+            with attempt.task.turn(attempt.job) as call:
+                await call(session)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (as above)
         return error
     except BaseException:

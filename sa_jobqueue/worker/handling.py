@@ -1,4 +1,4 @@
-"""One handler in one transaction of its own session: prepare, call, acknowledge last, commit.
+"""Handlers in transactions of their own session: prepare, call, acknowledge last, commit.
 
 The handler's transaction touches the job's row only in its last statement, so that the heartbeat is never blocked by
 the job that it keeps alive.
@@ -6,23 +6,35 @@ the job that it keeps alive.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
-from sa_jobqueue.errors import CommitRefused
+from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
-from sa_jobqueue.tasks import running
-from sa_jobqueue.worker.run import Run
-from sa_jobqueue.worker.watch import FirstErrors, Watch
+from sa_jobqueue.worker.run import Load, Run
+from sa_jobqueue.worker.sessions import SessionSource
+from sa_jobqueue.worker.verdict import is_outage
+from sa_jobqueue.worker.watch import Overheard, Watch
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
 __all__ = ["Handling"]
+
+T = TypeVar("T")
+Conclude = Callable[[Run, BaseException | None], None]
+"""Told how a run ended; None: its transaction committed."""
+
+Call = Callable[[Any], Any]
+"""A handler that waits for its session; the answer is to be awaited if it is a coroutine function."""
 
 _CLOSED = (
     "the handler closed its session, which undid what it had changed. Leave the session open: the worker commits and "
@@ -35,72 +47,178 @@ class Handling:
     """How handlers are run, and what makes their sessions.
 
     ``idle_timeout`` (seconds) is the ``idle_in_transaction_session_timeout`` of their transactions, unless the server,
-    the database or the role sets one.
+    the database or the role sets one. ``begin`` is told that a handler's turn has come, and answers whether it is still
+    wanted; ``conclude`` is told how it ended, on the thread that it ran on.
     """
 
-    sessions: Any
-    async_sessions: Any
+    sessions: SessionSource | None
+    async_sessions: SessionSource | None
     models: Models
     natural_keys_only: bool
     job_log: bool
     idle_timeout: float
-    errors: FirstErrors = field(default_factory=FirstErrors)
+    begin: Callable[[Run], bool]
+    conclude: Conclude
+    overheard: Overheard
 
-    def perform(self, run: Run) -> None:
-        """Run a handler to its commit; whatever it raises comes out after its transaction was rolled back."""
-        session: Session = self.sessions()
+    def perform(self, load: Load) -> None:
+        """Run a load to its end; whatever a handler raises, its transaction is rolled back before it is concluded."""
+        if len(load.runs) > 1 and self._concludes_together(load, _raised(self._transact, load.runs)):
+            return
+        for run in load.runs:
+            if not run.finished:
+                self.conclude(run, _raised(self._transact, [run]))
+
+    async def perform_async(self, load: Load) -> None:
+        """:meth:`perform` for coroutine functions and an ``AsyncSession``.
+
+        A record may have to wait for the database, so it is written on another thread; a committed run needs none.
+        """
+        if len(load.runs) > 1:
+            error = await _raised_in(self._transact_async, load.runs)
+            if await _aside(error, self._concludes_together, load, error):
+                return
+        for run in load.runs:
+            if not run.finished:
+                error = await _raised_in(self._transact_async, [run])
+                await _aside(error, self.conclude, run, error)
+
+    def _concludes_together(self, load: Load, error: BaseException | None) -> bool:
+        """Whether nothing is left to run one by one: all is committed, or the database is gone with its answer."""
+        together = error is None or is_outage(error)
+        for run in load.runs:
+            if together or run.committed or run.condemned:
+                self.conclude(run, error)
+        return together
+
+    def _transact(self, runs: Sequence[Run]) -> None:
+        source = cast("SessionSource", self.sessions)
+        session: Session = source.make()
         try:
-            watch = self._watch(session, run)
-            run.task.check(run.job.args)
-            if not run.job.duplicate:
-                with running(run.job):
-                    run.task.function(session, **run.job.args)
-            self._complete(session, run, watch)
+            watch = self._watch(source, session, runs)
+            for turn in self._turns(runs):
+                with turn as call:
+                    call(session)
+            self._complete(session, runs, watch)
         finally:
-            run.detach()
+            _detach(runs)
             session.close()
-            if hasattr(self.sessions, "remove"):
-                self.sessions.remove()
+            source.forget()
 
-    async def perform_async(self, run: Run) -> None:
-        """:meth:`perform` for a coroutine function and an ``AsyncSession``."""
-        session: AsyncSession = self.async_sessions()
+    async def _transact_async(self, runs: Sequence[Run]) -> None:
+        source = cast("SessionSource", self.async_sessions)
+        session: AsyncSession = source.make()
         # Not close() in a finally: the session's own exit is shielded from a cancellation that comes meanwhile.
         async with session:
             try:
-                watch = self._watch(session.sync_session, run)
-                run.task.check(run.job.args)
-                if not run.job.duplicate:
-                    with running(run.job):
-                        await run.task.function(session, **run.job.args)
-                await session.run_sync(self._complete, run, watch)
+                watch = self._watch(source, session.sync_session, runs)
+                for turn in self._turns(runs):
+                    with turn as call:
+                        await call(session)
+                await session.run_sync(self._complete, runs, watch)
             finally:
-                run.detach()
+                _detach(runs)
 
-    def _watch(self, session: Session, run: Run) -> Watch:
-        fence_of(session).expected = {run.job.id}
+    def _watch(self, source: SessionSource, session: Session, runs: Sequence[Run]) -> Watch:
         home = session.get_bind(mapper=self.models.job).engine
-        watch = Watch(run, home, int(self.idle_timeout * 1000), self.errors)
-        watch.follow(session)
+        watch = Watch(runs, home, int(self.idle_timeout * 1000), self.overheard)
+        source.watched(session, watch)
         return watch
 
-    def _complete(self, session: Session, run: Run, watch: Watch) -> None:
+    def _turns(self, runs: Sequence[Run]) -> Iterator[AbstractContextManager[Call]]:
+        """The calls of handlers; a duplicate is not called."""
+        todo = [run for run in runs if not run.job.duplicate]
+        if len(todo) > 1 and todo[0].task.batch:
+            yield self._turn_of_batch(todo)
+        else:
+            for run in todo:
+                yield self._turn(run, shared=len(runs) > 1)
+
+    @contextmanager
+    def _turn(self, run: Run, *, shared: bool) -> Iterator[Call]:
+        self._begin(run)
+        with run.task.turn(run.job) as call:
+            yield call
+        if shared:
+            run.pause()
+
+    @contextmanager
+    def _turn_of_batch(self, runs: Sequence[Run]) -> Iterator[Call]:
+        for run in runs:
+            self._begin(run)
+        jobs = [run.job for run in runs]
+        yield lambda session: runs[0].task.function(session, jobs)
+
+    def _begin(self, run: Run) -> None:
+        if not self.begin(run):
+            msg = f"the run of job {run.job.id} was given up while it waited for its turn"
+            raise JobQueueError(msg)
+
+    def _complete(self, session: Session, runs: Sequence[Run], watch: Watch) -> None:
         """Acknowledge, unless the handler has done so by itself, and commit.
 
         If it has even committed by itself, this fails, but the run is known to be done.
         """
         if watch.closed:
-            raise CommitRefused([run.job.id], _CLOSED)
-        if run.job.id not in fence_of(session).settled:
-            self._acknowledge(session, run)
+            raise CommitRefused(watch.expected, _CLOSED)
+        settled = fence_of(session).settled
+        self._acknowledge(session, [run for run in runs if run.job.id not in settled])
         session.commit()
 
-    def _acknowledge(self, session: Session, run: Run) -> None:
+    def _acknowledge(self, session: Session, runs: Sequence[Run]) -> None:
         """Flush first: the ack is the last statement before the commit."""
         jobs = JobSession(session, models=self.models, natural_keys_only=self.natural_keys_only, job_log=self.job_log)
         session.flush()
-        run.settling = True
-        if run.job.duplicate:
-            jobs.suppress(run.job)
-        else:
-            jobs.ack(run.job)
+        for run in runs:
+            run.settling = True
+        if len(runs) > 1:
+            jobs.ack_many([run.job for run in runs])
+            return
+        for run in runs:
+            settle = jobs.suppress if run.job.duplicate else jobs.ack
+            settle(run.job)
+
+
+def _raised(act: Callable[[Sequence[Run]], None], runs: Sequence[Run]) -> BaseException | None:
+    """A handler may raise anything; SystemExit and its like end a handler, not the worker."""
+    try:
+        act(runs)
+    except BaseException as error:  # noqa: BLE001 - each way to end is recorded, and none of them ends this thread
+        return error
+    return None
+
+
+async def _raised_in(
+    act: Callable[[Sequence[Run]], Coroutine[Any, Any, None]], runs: Sequence[Run]
+) -> BaseException | None:
+    """In a task of its own, so that a cancellation from outside reaches these runs and no others."""
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_caught(act(runs)))
+    for run in runs:
+        run.interrupt = partial(loop.call_soon_threadsafe, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError as error:
+        return error
+    finally:
+        for run in runs:
+            run.interrupt = None
+
+
+async def _caught(acting: Coroutine[Any, Any, None]) -> BaseException | None:
+    """A task that lets SystemExit or KeyboardInterrupt out takes the event loop with it."""
+    try:
+        await acting
+    except BaseException as error:  # noqa: BLE001 - as above
+        return error
+    return None
+
+
+async def _aside(error: BaseException | None, act: Callable[..., T], *args: Any) -> T:
+    """On this thread if nothing went wrong, so that nothing has to wait; else on another one."""
+    return act(*args) if error is None else await asyncio.to_thread(act, *args)
+
+
+def _detach(runs: Sequence[Run]) -> None:
+    for run in runs:
+        run.detach()

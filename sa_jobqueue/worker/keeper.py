@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from sa_jobqueue.observe import Event, HeartbeatFailed
 from sa_jobqueue.worker.control import Control
@@ -22,6 +23,8 @@ __all__ = ["Keeper"]
 _PATIENCE = 1.0
 """Seconds that a cancelled handler gets to end by itself before its session is terminated and its slot refilled."""
 _LONGEST_TICK = 0.5
+_Sighting = tuple[int, datetime | None]
+"""The server process of a handler, and since when that waits for a client which waits for an answer."""
 _LEAST_LOOK_INTERVAL = 1.0
 """Seconds between looks for the server sessions of handlers."""
 _LAST_BEAT = 5.0
@@ -60,17 +63,17 @@ class Keeper(threading.Thread):
         self._failing = False
         self._look_interval = max(shortest / 3, _LEAST_LOOK_INTERVAL)
         self._look_at = 0.0
-        self._seen: dict[Run, int] = {}
+        self._seen: dict[Run, _Sighting] = {}
 
     def hold(self, runs: Iterable[Run]) -> None:
         """Keep the leases of these runs from now on."""
         with self._lock:
             self._held.update(runs)
 
-    def drop(self, run: Run) -> None:
-        """The run has ended; its lease is no longer kept."""
+    def drop(self, runs: Iterable[Run]) -> None:
+        """These runs have ended; their leases are no longer kept."""
         with self._lock:
-            self._held.discard(run)
+            self._held.difference_update(runs)
 
     def close(self) -> None:
         """End the thread, unless the database holds it up; leases that are still held will run out."""
@@ -81,7 +84,7 @@ class Keeper(threading.Thread):
         """Beat until closed."""
         while not self._closing.wait(self._tick):
             with self._lock:
-                held = list(self._held)
+                held = [run for run in self._held if not run.finished]
             try:
                 self._keep(held, time.monotonic())
             except Exception as error:  # noqa: BLE001 - the main loop is told, and raises it
@@ -135,20 +138,25 @@ class Keeper(threading.Thread):
                 self.end(run, Condemned.LEASE_LOST)
 
     def _look_for_sessions(self, held: list[Run], now: float) -> None:
-        """A handler may wait for ever for the answer of a session that has ended, if its connection is half open.
-
-        If it does not wait, this changes nothing for it: it can still read what the server had said at last.
-        """
+        """Find handlers that wait for an answer which cannot come, because their connection is half open."""
         if now < self._look_at:
             return
         self._look_at = now + self._look_interval
         present = {run: pid for run in held if (pid := run.backend) is not None}
-        known = {run: pid for run, pid in present.items() if self._seen.get(run) == pid}
-        self._seen = present
-        gone = self._control.gone(known.values()) if known else set()
+        known = {run: pid for run, pid in present.items() if run in self._seen and self._seen[run][0] == pid}
+        sessions = self._control.sessions(known.values()) if known else {}
+        before, self._seen = self._seen, {run: (pid, None) for run, pid in present.items()}
         for run, pid in known.items():
-            if pid in gone:
-                run.cut(socket.SHUT_RD, pid)
+            if pid not in sessions:
+                run.cut(socket.SHUT_RD, pid)  # one that waits for nothing can still read what the server said at last
+            elif (since := sessions[pid]) is not None and run.awaits_answer():
+                self._wait_for_each_other(run, (pid, since), before[run])
+
+    def _wait_for_each_other(self, run: Run, now: _Sighting, before: _Sighting) -> None:
+        """Client and server both wait. If nothing has come to the server since the last look, nothing will."""
+        self._seen[run] = now
+        if now == before:
+            run.cut(socket.SHUT_RDWR, now[0])
 
     def _report(self, error: Exception) -> None:
         if not self._failing:

@@ -70,6 +70,8 @@ def _begin_with_limits(within: float) -> Callable[[Any], None]:
     ).encode()
 
     def do_begin(connection: Any) -> None:
+        if connection.autocommit:
+            return
         result = connection.pgconn.exec_(begin)
         if result.status != ExecStatus.COMMAND_OK:
             raise error_from_result(result)

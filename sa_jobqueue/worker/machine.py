@@ -1,18 +1,28 @@
 """What a worker does next, decided without a clock, a thread or a database of its own.
 
 The runtime tells the machine what happened and what time it is (seconds of a monotonic clock); the machine answers how
-many jobs to claim, whether to sweep, how long to wait, and whether the work is over.
+many jobs to claim, whether to look at the queues, how long to wait, and whether the work is over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 
 __all__ = ["Machine", "Stopping"]
 
 _LAST_WAIT = 0.05
 """Seconds between looks for the end of runs that were ended from outside."""
+_HORIZON = 0.2
+"""Seconds of work, by the time that jobs have taken, which are claimed ahead of free slots."""
+_MOST_AHEAD = 1_000
+_LONGEST_IN_LINE = 2.0
+"""Seconds after which a claimed job that still waits for a slot is given back."""
+_MEMORY = 32
+"""Jobs over which the time that one takes is smoothed."""
+_FIRST_PAUSE = 0.02
+_SHORTEST_PAUSE = 0.01
+"""Seconds before the first look after there was work, which then double; and before a look at what is about due."""
 
 
 class Stopping(IntEnum):
@@ -28,70 +38,85 @@ class Machine:
     """The worker's state. Times are seconds of one monotonic clock.
 
     Args:
-        concurrency: runs at the same time.
-        poll_interval: pause between polls that found too little.
-        sweep_interval: pause between sweeps.
+        concurrency: turns at the same time.
+        poll_interval: pause between looks at queues in which nothing happens.
         grace: how long a graceful stop waits for running handlers.
         drain: finish when nothing is left to do.
     """
 
     concurrency: int
     poll_interval: float
-    sweep_interval: float
     grace: float
     drain: bool = False
-    running: int = 0
+    held: int = 0
+    """Jobs that are claimed and have not ended: they run, or wait for a slot."""
     stopping: Stopping = Stopping.NO
     drained: bool = False
-    _poll_at: float = field(default=0.0)
-    _sweep_at: float = field(default=0.0)
+    seconds: float | None = None
+    """How long a slot is taken by one job, smoothed; None before the first has ended."""
+    _busy: bool = False
+    _pause: float = _FIRST_PAUSE
+    _look_at: float = 0.0
+    _quiet_until: float = 0.0
     _stop_by: float | None = None
 
     @property
-    def free(self) -> int:
-        """Slots without a run."""
-        return self.concurrency - self.running
-
-    def wants_jobs(self, now: float) -> int:
-        """How many jobs to claim now; 0 while full, stopping or between polls."""
-        if self.stopping or now < self._poll_at:
+    def ahead(self) -> int:
+        """How many jobs to claim beyond the free slots; none while jobs take long."""
+        if self.seconds is None:
             return 0
-        return self.free
+        return int(min(self.concurrency * _HORIZON / max(self.seconds, 1e-6), _MOST_AHEAD))
 
-    def wants_sweep(self, now: float) -> bool:
-        """Whether a sweep is due."""
-        return not self.stopping and now >= self._sweep_at
+    @property
+    def low_water(self) -> int:
+        """How many claimed jobs may wait for a slot before more are claimed: claims are few, and large."""
+        return self.ahead // 2
+
+    def room(self, now: float, breadth: int = 1) -> int:
+        """How many jobs may be claimed now, if a slot takes ``breadth`` of them."""
+        slots = self.concurrency * breadth
+        if self.stopping or now < self._quiet_until or self.held > slots + self.low_water:
+            return 0
+        return max(slots + self.ahead - self.held, 0)
 
     def claimed(self, found: int) -> None:
-        """Jobs were claimed; each takes a slot."""
-        self.running += found
+        """Jobs were claimed."""
+        self.held += found
+        self._busy = self._busy or found > 0
 
-    def polled(self, now: float) -> None:
-        """Every queue was asked; if slots are left, the queues are empty for now."""
-        if self.free:
-            self._poll_at = now + self.poll_interval
+    def let_go(self, count: int) -> None:
+        """Jobs have ended, or were given back."""
+        self.held -= count
 
-    def swept(self, moved: int, now: float) -> None:
-        """A sweep came back; what it moved may run at once."""
-        self._sweep_at = now + self.sweep_interval
-        if moved:
-            self.woken(now)
+    def took(self, seconds: float) -> None:
+        """A job that has ended took a slot for so long."""
+        before = seconds if self.seconds is None else self.seconds
+        self.seconds = before + (seconds - before) / _MEMORY
 
-    def woken(self, now: float) -> None:
-        """There is a hint that a job may run: poll without waiting."""
-        self._poll_at = min(self._poll_at, now)
+    def looks(self, now: float) -> bool:
+        """Whether to look at the queues: what is ready, what is due."""
+        return not self.stopping and now >= self._look_at
+
+    def looked(self, now: float, *, found: bool, due_in: float | None) -> None:
+        """The queues were looked at; ``due_in`` seconds from now something will be due (None: nothing is known of)."""
+        self._pause = self.poll_interval if found else min(self._pause * 2, self.poll_interval)
+        next_due = self._pause if due_in is None else max(due_in, _SHORTEST_PAUSE)
+        self._look_at = now + min(self._pause, next_due)
+
+    def ran_dry(self, now: float) -> None:
+        """No queue has anything more. After work there may be more in a moment, so the next looks follow soon."""
+        if self._busy:
+            self._busy = False
+            self._pause = min(_FIRST_PAUSE, self.poll_interval)
+            self._look_at = min(self._look_at, now + self._pause)
 
     def outage(self, pause: float, now: float) -> None:
-        """The database did not answer: leave it alone for ``pause`` seconds."""
-        self._poll_at = self._sweep_at = now + pause
+        """The database did not answer: leave it alone for ``pause`` seconds, then look at everything."""
+        self._look_at = self._quiet_until = now + pause
 
-    def recovered(self, pause: float, now: float) -> None:
-        """The database answers again: poll at once, but sweep only after ``pause`` seconds."""
-        self._poll_at, self._sweep_at = now, now + pause
-
-    def finished(self) -> None:
-        """A run has left its slot."""
-        self.running -= 1
+    def in_line_too_long(self, now: float) -> float:
+        """Jobs that wait for a slot since before this instant are to be given back."""
+        return now - _LONGEST_IN_LINE
 
     def stop(self, now: float) -> None:
         """The first call stops gracefully, the second at once."""
@@ -108,11 +133,11 @@ class Machine:
 
     def asks_if_empty(self, now: float) -> bool:
         """Whether a drain should look for work that others hold or that waits for a retry."""
-        return self.drain and not self.stopping and not self.running and now < self._poll_at
+        return self.drain and not self.stopping and not self.held and now < self._look_at
 
     def done(self) -> bool:
         """Whether the loop is over."""
-        return not self.running and (bool(self.stopping) or self.drained)
+        return not self.held and (bool(self.stopping) or self.drained)
 
     def wait(self, now: float) -> float:
         """Seconds until something is due, if nothing happens before."""
@@ -120,5 +145,5 @@ class Machine:
             return 0.0
         if self._stop_by is not None:
             return max(self._stop_by - now, _LAST_WAIT)
-        due = self._sweep_at if not self.free else min(self._poll_at, self._sweep_at)
-        return max(due - now, 0.0)
+        due = max(self._look_at - now, 0.0)
+        return due if self.held <= self.concurrency else min(due, _LONGEST_IN_LINE)

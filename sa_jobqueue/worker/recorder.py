@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sa_jobqueue.errors import LeaseLost
-from sa_jobqueue.observe import Event, LeaseWasLost, RunEnded, RunUnrecorded
+from sa_jobqueue.observe import Event, LeaseWasLost, RunEnded, RunStarted, RunUnrecorded
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.outages import Patience
@@ -38,16 +37,40 @@ class Recorder:
         """
         self._conclude(run, error, self.patience)
 
+    def begin(self, run: Run) -> bool:
+        """The turn of a run has come; False if it is not wanted any more."""
+        first = not run.announced
+        wanted = run.begin()
+        if first and wanted:
+            run.announced = True
+            self.emit(RunStarted(self.control.worker, run.job))
+        return wanted
+
     def give_up_on(self, run: Run) -> None:
         """Record the end of a run whose handler hangs. The main loop cannot wait: one try, or the lease runs out."""
         no_patience = Patience()
         no_patience.exhaust()
         self._conclude(run, TimeoutError("the handler did not end when it was asked to"), no_patience)
 
+    def give_back(self, runs: Sequence[Run]) -> None:
+        """Release jobs whose turn has not come, by one statement; if that fails, their leases run out."""
+        mine = [run for run in runs if run.finish()]
+        try:
+            released = self.control.release([run.job for run in mine])
+        except Exception as failure:  # noqa: BLE001 - as in _conclude
+            for run in mine:
+                self.emit(RunUnrecorded(self.control.worker, run.job, 0.0, failure))
+                self.ended(run, None)
+            return
+        for run in mine:
+            outcome = Outcome.RELEASED if run.job.id in released else None
+            self._tell(run, Verdict(Ending.RELEASE), outcome, 0.0)
+            self.ended(run, outcome)
+
     def _conclude(self, run: Run, error: BaseException | None, patience: Patience) -> None:
         if not run.finish():
             return
-        seconds = time.monotonic() - run.started
+        seconds = run.run_time
         outcome = None
         try:
             verdict = self._judge(run, error)

@@ -12,11 +12,12 @@ from enum import StrEnum
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from sa_jobqueue.tasks import Task
 from sa_jobqueue.values import ClaimedJob
 
-__all__ = ["Condemned", "Run"]
+__all__ = ["Condemned", "Load", "Run"]
 
 
 class Condemned(StrEnum):
@@ -51,24 +52,40 @@ class Run:
     committed: bool = False
     condemned: Condemned | None = None
     finished: bool = False
-    interrupt: Callable[[], None] | None = None
+    interrupt: Callable[[], object] | None = None
     """Stops the handler from outside, where the runtime can do that (an asyncio task)."""
     first_error: BaseException | None = None
     """What aborted the handler's transaction, whether or not the handler let it be seen."""
+    load: Load | None = None
+    """What it is run with; None while it waits for its turn."""
+    announced: bool = False
+    ended: float | None = None
+    seconds: float | None = None
     _opening: float | None = None
-    _descriptor: Callable[[], int] | None = None
+    _driver: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> bool:
-        """The handler's turn has come; False if the run was given up while it waited."""
+        """The handler's turn has come, perhaps anew; False if the run is not wanted any more."""
         with self._lock:
-            self.started, self.begun = time.monotonic(), True
-            return not self.finished
+            self.started, self.begun, self.seconds = time.monotonic(), True, None
+            self.settling, self.first_error = False, None
+            return not self.finished and self.condemned is None
 
-    def open(self, descriptor: Callable[[], int] | None) -> None:
-        """The handler's transaction begins on the connection with this ``descriptor`` of its socket."""
+    def pause(self) -> None:
+        """The handler is done, and waits for others that are to be committed with it; its time limit does not run."""
         with self._lock:
-            self._opening, self._descriptor = time.monotonic(), descriptor
+            self.begun, self.seconds = False, time.monotonic() - self.started
+
+    @property
+    def run_time(self) -> float:
+        """Seconds that the handler has taken."""
+        return time.monotonic() - self.started if self.seconds is None else self.seconds
+
+    def open(self, driver: Any) -> None:
+        """The handler's transaction begins on this connection of the driver."""
+        with self._lock:
+            self._opening, self._driver = time.monotonic(), driver
 
     def attach(self, backend: int, *, keeps_snapshot: bool = False) -> None:
         """The handler's transaction runs in this server process from now on."""
@@ -79,15 +96,21 @@ class Run:
         """The server process may belong to somebody else from now on; what was committed is beyond recall."""
         with self._lock:
             self.backend, self.keeps_snapshot = None, False
-            self._opening = self._descriptor = None
+            self._opening = self._driver = None
             self.committed = self.committed or committed
 
     def cut(self, how: int, backend: int | None = None) -> None:
         """Shut the handler's socket down, so that it waits no longer for an answer; only while in ``backend``."""
         with self._lock, suppress(OSError, psycopg.Error):
-            if self._descriptor is not None and backend in {None, self.backend}:
-                with socket.fromfd(self._descriptor(), socket.AF_INET, socket.SOCK_STREAM) as shared:
+            if hasattr(self._driver, "fileno") and backend in {None, self.backend}:
+                with socket.fromfd(self._driver.fileno(), socket.AF_INET, socket.SOCK_STREAM) as shared:
                     shared.shutdown(how)
+
+    def awaits_answer(self) -> bool:
+        """Whether the handler has sent a statement, and waits for its answer; False where the driver cannot tell."""
+        with self._lock:
+            info = getattr(self._driver, "info", None)
+            return getattr(info, "transaction_status", None) is TransactionStatus.ACTIVE
 
     def with_backend(self, act: Callable[[int], None]) -> None:
         """Call ``act`` with the server process while it cannot change hands."""
@@ -108,13 +131,15 @@ class Run:
         with self._lock:
             if self.finished:
                 return False
-            self.finished = True
+            self.finished, self.ended = True, time.monotonic()
             return True
 
     @property
-    def abandoned(self) -> bool:
-        """True if the worker gave the run up, so that nobody waits for its handler any more."""
-        return self.finished and self.condemned is not None
+    def slot_seconds(self) -> float | None:
+        """How long it has taken a slot, its share if others shared that; None if its turn never came."""
+        if self.load is None or self.ended is None:
+            return None
+        return (self.ended - self.load.since) / len(self.load.runs)
 
     def opens_too_long(self, now: float, within: float) -> bool:
         """Whether the server has not answered for ``within`` seconds to the begin of the handler's transaction."""
@@ -128,3 +153,27 @@ class Run:
     def overdue(self, now: float) -> bool:
         """Whether the handler has outlived the time limit of its task."""
         return self.begun and self.task.time_limit is not None and now - self.started > self.task.time_limit
+
+
+@dataclass(slots=True, eq=False)
+class Load:
+    """Runs of one task that share a turn: a slot, a thread or coroutine, and if possible a transaction.
+
+    Its slot is left once: by the handlers that came back, or by the worker that gave them up.
+    """
+
+    runs: list[Run]
+    since: float = field(default_factory=time.monotonic)
+    _left: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def task(self) -> Task[Any, Any]:
+        """The task of all of them."""
+        return self.runs[0].task
+
+    def leave(self) -> bool:
+        """Take the right to fill the slot again; False if somebody else has it."""
+        with self._lock:
+            left, self._left = self._left, True
+            return not left

@@ -1,4 +1,7 @@
-"""The two thin shells that handlers run in: threads, and one event loop on a thread of its own."""
+"""The two thin shells that handlers run in: threads, and one event loop on a thread of its own.
+
+``following`` is asked for the next load when a slot comes free, and answers None if there is none for this runtime.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,28 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from queue import SimpleQueue
 
-from sa_jobqueue.worker.run import Run
+from sa_jobqueue.worker.run import Load
 
-__all__ = ["LoopRuntime", "ThreadRuntime"]
+__all__ = ["Both", "LoopRuntime", "ThreadRuntime"]
 
-Conclude = Callable[[Run, BaseException | None], None]
-"""Told how a handler ended; None: its transaction committed."""
+Following = Callable[[], Load | None]
 
 
 class ThreadRuntime:
-    """Runs handlers on daemon threads; a thread whose run was given up ends when its handler comes back."""
+    """Runs handlers on daemon threads; a thread whose load was given up ends when its handler comes back."""
 
-    def __init__(self, perform: Callable[[Run], None], conclude: Conclude) -> None:
-        self._perform, self._conclude = perform, conclude
-        self._waiting: SimpleQueue[Run | None] = SimpleQueue()
+    def __init__(self, perform: Callable[[Load], None], following: Following) -> None:
+        self._perform, self._following = perform, following
+        self._waiting: SimpleQueue[Load | None] = SimpleQueue()
         self._threads = 0
         self._idle = threading.Semaphore(0)
 
-    def start(self, run: Run) -> None:
-        """Run a handler on an idle thread, or on a new one."""
+    def start(self, load: Load) -> None:
+        """Run a load on an idle thread, or on a new one; called with its slot taken."""
         if not self._idle.acquire(blocking=False):
             self._threads += 1
             threading.Thread(target=self._serve, name=f"sa-jobqueue-handler-{self._threads}", daemon=True).start()
-        self._waiting.put(run)
+        self._waiting.put(load)
 
     def close(self) -> None:
         """Let idle threads end."""
@@ -38,38 +40,30 @@ class ThreadRuntime:
             self._waiting.put(None)
 
     def _serve(self) -> None:
-        while (run := self._waiting.get()) is not None:
-            if run.begin():
-                self._end(run)
-            if run.abandoned:
-                return
+        while (load := self._waiting.get()) is not None:
+            while load is not None:
+                self._perform(load)
+                if not load.leave():
+                    return
+                load = self._following()
             self._idle.release()
-
-    def _end(self, run: Run) -> None:
-        """A handler may raise anything; each way to end is recorded, and none of them ends this thread."""
-        try:
-            self._perform(run)
-        except BaseException as error:  # noqa: BLE001 - SystemExit and its like end a handler, not the worker
-            self._conclude(run, error)
-        else:
-            self._conclude(run, None)
 
 
 class LoopRuntime:
     """Runs coroutine handlers on one event loop."""
 
     def __init__(
-        self, perform: Callable[[Run], Awaitable[None]], conclude: Conclude, dispose: Callable[[], Awaitable[None]]
+        self, perform: Callable[[Load], Awaitable[None]], following: Following, dispose: Callable[[], Awaitable[None]]
     ) -> None:
-        self._perform, self._conclude, self._dispose = perform, conclude, dispose
+        self._perform, self._following, self._dispose = perform, following, dispose
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="sa-jobqueue-loop", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread.start()
 
-    def start(self, run: Run) -> None:
-        """Run a coroutine handler."""
-        self._loop.call_soon_threadsafe(self._spawn, run)
+    def start(self, load: Load) -> None:
+        """Run a load; called with its slot taken."""
+        self._loop.call_soon_threadsafe(self._spawn, load)
 
     def close(self, timeout: float = 5.0) -> None:
         """Dispose of the engine's connections in their own loop, then end it; a blocked loop is left behind."""
@@ -82,22 +76,15 @@ class LoopRuntime:
         self._thread.join(timeout)
         self._loop.close()
 
-    def _spawn(self, run: Run) -> None:
-        task = self._loop.create_task(self._end(run))
-        run.interrupt = partial(_cancel_from_outside, self._loop, task)
+    def _spawn(self, load: Load) -> None:
+        task = self._loop.create_task(self._serve(load))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _end(self, run: Run) -> None:
-        """The record is written on another thread, since it may have to wait; a cancelled handler is recorded too."""
-        if not run.begin():
-            return
-        error: BaseException | None = None
-        try:
-            await self._perform(run)
-        except BaseException as raised:  # noqa: BLE001 - as above
-            error = raised
-        await asyncio.to_thread(self._conclude, run, error)
+    async def _serve(self, load: Load) -> None:
+        await self._perform(load)
+        if load.leave() and (following := self._following()) is not None:
+            self._spawn(following)
 
     async def _close(self) -> None:
         for task in self._tasks:
@@ -107,5 +94,36 @@ class LoopRuntime:
         await self._loop.shutdown_default_executor()
 
 
-def _cancel_from_outside(loop: asyncio.AbstractEventLoop, task: asyncio.Task[None]) -> None:
-    loop.call_soon_threadsafe(task.cancel)
+class Both:
+    """A runtime for functions and one for coroutine functions, which share the slots."""
+
+    def __init__(
+        self,
+        perform: Callable[[Load], None],
+        perform_async: Callable[[Load], Awaitable[None]],
+        following: Following,
+        dispose: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._following = following
+        self._threads = ThreadRuntime(perform, partial(self._next, asynchronous=False))
+        self._loop = LoopRuntime(perform_async, partial(self._next, asynchronous=True), dispose)
+
+    def start(self, load: Load) -> None:
+        """Run a load where its task belongs; called with its slot taken."""
+        if load.task.is_async:
+            self._loop.start(load)
+        else:
+            self._threads.start(load)
+
+    def close(self) -> None:
+        """Close both."""
+        self._threads.close()
+        self._loop.close()
+
+    def _next(self, *, asynchronous: bool) -> Load | None:
+        """The next load, unless it belongs to the other runtime: then that one goes on."""
+        load = self._following()
+        if load is None or load.task.is_async is asynchronous:
+            return load
+        self.start(load)
+        return None

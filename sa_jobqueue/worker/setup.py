@@ -18,7 +18,7 @@ from sa_jobqueue.tasks import Task, TaskRegistry
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
-__all__ = ["check_pool", "check_tasks", "default_name", "dispose", "home_engine", "lanes"]
+__all__ = ["breadths", "check_pool", "check_tasks", "default_name", "dispose", "home_engine", "lanes"]
 
 
 def default_name() -> str:
@@ -34,6 +34,14 @@ def lanes(tasks: TaskRegistry, queues: Iterable[str] | None) -> dict[str, dict[s
     served = tuple(dict.fromkeys(queues)) if queues is not None else tuple(sorted({task.queue for task in tasks}))
     leases = {task.name: task.visibility_timeout for task in tasks}
     return dict.fromkeys(served, leases)
+
+
+def breadths(tasks: TaskRegistry) -> dict[str, int]:
+    """For each queue of a task, how many of its jobs one turn may take."""
+    widest: dict[str, int] = {}
+    for task in tasks:
+        widest[task.queue] = max(task.together, widest.get(task.queue, 1))
+    return widest
 
 
 def check_tasks(tasks: TaskRegistry, *, sync: bool, asynchronous: bool) -> None:

@@ -7,20 +7,25 @@ the loop's own thread; so the machine needs no lock. ``SimpleQueue.put`` is safe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import ceil
 from queue import Empty, SimpleQueue
 
-from sa_jobqueue.observe import Event, RunStarted, SweepDone, WorkerStopping
+from sa_jobqueue.observe import Event, SweepDone, WorkerStopping
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.keeper import Keeper
+from sa_jobqueue.worker.lanes import Lane
 from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, Patience, passing_over_outages
 from sa_jobqueue.worker.recorder import Recorder
-from sa_jobqueue.worker.run import Condemned, Run
+from sa_jobqueue.worker.run import Condemned, Load, Run
 from sa_jobqueue.worker.tally import Tally
+from sa_jobqueue.worker.turns import Turns
 from sa_jobqueue.worker.verdict import is_outage
 
 __all__ = ["Shift"]
@@ -29,16 +34,16 @@ _TALLY_INTERVAL = 2.0
 
 
 class Shift:
-    """Claims for the queues in ``lanes`` (queue to tasks and their visibility timeouts), starts runs, ends them.
+    """Claims for its lanes, lets runs have their turns, ends them.
 
     ``open_up`` is called before anything else, again after an outage, until it returns: a worker may be started before
-    its database is. Handlers that come back are handed to ``conclude``, on the thread that they ran on.
+    its database is. ``turns`` says who runs next, and ``recorder`` takes down how it ended, on any thread.
     """
 
     def __init__(
         self,
         tasks: TaskRegistry,
-        lanes: Mapping[str, Mapping[str, float]],
+        lanes: Sequence[Lane],
         machine: Machine,
         control: Control,
         keeper_control: Control,
@@ -46,27 +51,31 @@ class Shift:
         open_up: Callable[[], None],
     ) -> None:
         self.abandoned = 0
-        self._tasks, self._lanes, self._machine, self._control = tasks, lanes, machine, control
+        self._tasks, self._machine, self._control = tasks, machine, control
+        self._lanes = {lane.queue: lane for lane in lanes}
         self._emit, self._open_up = emit, open_up
         self._opened = False
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._over: deque[tuple[Run, Outcome | None]] = deque()
         self._runs: set[Run] = set()
         self._waiting_for: set[int] = set()
         self._outages = Outages(control.worker, emit)
         self._tally_at, self._turn = 0.0, 0
         self._patience = Patience()
+        self._sweep_from = 0.0
         self._tally = Tally()
-        self._recorder = Recorder(control, self._tally, emit, self._ended, self._patience)
-        self.conclude = self._recorder.conclude
+        self.turns = Turns(machine.concurrency, hungry=self._wake)
+        self.recorder = Recorder(control, self._tally, emit, self._ended, self._patience)
         shortest = min(task.visibility_timeout for task in tasks)
         self._keeper = Keeper(keeper_control, shortest, control.line.within, emit, self._abandon, self._fatal)
 
-    def work(self, start: Callable[[Run], None]) -> None:
+    def work(self, start: Callable[[Load], None]) -> None:
         """Loop until the machine is done; then nothing is claimed by this worker any more."""
+        self._start = start
         self._keeper.start()
         try:
             while not self._machine.done():
-                self._step(start)
+                self._step()
                 self._take(self._machine.wait(time.monotonic()))
         finally:
             try:
@@ -82,10 +91,14 @@ class Shift:
 
     def _on_stop(self) -> None:
         self._machine.stop(time.monotonic())
-        self._emit(WorkerStopping(self._control.worker, self._machine.running))
+        self._give_back(self.turns.withdraw())
+        self._emit(WorkerStopping(self._control.worker, self._machine.held))
+
+    def _wake(self) -> None:
+        self._inbox.put(_nothing)
 
     def _ended(self, run: Run, outcome: Outcome | None) -> None:
-        self._inbox.put(lambda: self._on_ended(run, outcome))
+        self._over.append((run, outcome))
 
     def _abandon(self, run: Run) -> None:
         self._inbox.put(lambda: self._give_up_on(run))
@@ -96,17 +109,16 @@ class Shift:
 
         self._inbox.put(fail)
 
-    def _step(self, start: Callable[[Run], None]) -> None:
+    def _step(self) -> None:
         now = time.monotonic()
         if self._machine.out_of_grace(now):
             self._end_all()
             return
         try:
             self._open()
-            self._recover(now)
-            self._sweep(now)
-            self._take(0)  # a stop that was asked for during the sweep must come before the claim
-            self._claim(now, start)
+            self._look(now)
+            self._take(0)  # a stop that was asked for during the look must come before the claim
+            self._claim()
             self._ask_if_empty(now)
             self._write_tally(now)
         except Exception as error:
@@ -119,81 +131,129 @@ class Shift:
             self._open_up()
             self._opened = True
 
-    def _recover(self, now: float) -> None:
-        """At the first answer after an outage, let those who have something to record be faster than the sweep."""
-        if self._outages.unanswered and self._machine.wants_sweep(now):
-            self._control.ask()
-            self._outages.heard()
-            self._patience.renew()
-            self._machine.recovered(PAUSE_BEFORE_SWEEP, now)
-
     def _take(self, timeout: float) -> None:
         """Wait for one thing to happen, then take everything else that has."""
-        try:
+        with suppress(Empty):
             self._inbox.get(timeout=timeout)()
             while True:
                 self._inbox.get_nowait()()
-        except Empty:
-            return
+        self.turns.heard()
+        self._collect()
 
-    def _sweep(self, now: float) -> None:
-        if not self._machine.wants_sweep(now):
+    def _look(self, now: float) -> None:
+        """Look at all queues, and sweep those in which something is due."""
+        if not self._machine.looks(now):
             return
-        moved = 0
-        for queue in self._lanes:
-            swept = self._control.sweep(queue)
-            moved += swept.total
-            if swept.total:
-                self._emit(SweepDone(self._control.worker, queue, swept))
-        self._machine.swept(moved, time.monotonic())
-        self._outages.answered()  # an outage makes a sweep due, so every outage ends here
+        due_in = None
+        sights = self._control.see(list(self._lanes))
+        self._recover(now)
+        for sight in sights:
+            lane = self._lanes[sight.queue]
+            lane.ready = lane.ready or sight.ready
+            rest = None if sight.due_in is None else max(sight.due_in, self._sweep_from - now)
+            if rest is not None and rest <= 0:
+                self._sweep(lane)
+            elif rest is not None:
+                due_in = min(rest, due_in or rest)
+        found = any(lane.ready for lane in self._lanes.values())
+        self._machine.looked(time.monotonic(), found=found, due_in=due_in)
+        if now >= self._sweep_from:
+            self._outages.answered()  # an outage makes a look due, so every outage ends here
+        self._give_back(self.turns.withdraw(claimed_before=self._machine.in_line_too_long(now)))
 
-    def _claim(self, now: float, start: Callable[[Run], None]) -> None:
-        """Ask each queue in turn, a different one first each time, until the free slots are filled."""
-        if not self._machine.wants_jobs(now):
-            return
-        queues = list(self._lanes)
+    def _recover(self, now: float) -> None:
+        """At the first answer after an outage, let those who have something to record be faster than the sweep."""
+        if self._outages.unanswered:
+            self._outages.heard()
+            self._patience.renew()
+            self._sweep_from = now + PAUSE_BEFORE_SWEEP
+
+    def _sweep(self, lane: Lane) -> None:
+        swept = self._control.sweep(lane.queue)
+        if swept.total:
+            lane.ready = True
+            self._emit(SweepDone(self._control.worker, lane.queue, swept))
+
+    def _claim(self) -> None:
+        """Fill the free slots from the queues that may have something; each gets its share, a different one first."""
+        while wanting := self._wanting():
+            for lane in wanting:
+                now = time.monotonic()
+                limit = ceil(self._machine.room(now, lane.breadth) / len(wanting))
+                if limit:
+                    jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
+                    lane.came(jobs, limit)
+                    self._begin(jobs)
+            self._take(0)
+        if not any(lane.ready for lane in self._lanes.values()):
+            self._machine.ran_dry(time.monotonic())
+        self.turns.low_water = self._machine.low_water
+
+    def _wanting(self) -> list[Lane]:
+        now = time.monotonic()
         self._turn += 1
-        for queue in queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]:
-            if self._machine.free:
-                self._begin(self._control.claim(queue, self._machine.free, self._lanes[queue]), start)
-        self._machine.polled(time.monotonic())
+        lanes = deque(self._lanes.values())
+        lanes.rotate(self._turn)
+        return [lane for lane in lanes if lane.ready and self._machine.room(now, lane.breadth)]
 
-    def _begin(self, jobs: list[ClaimedJob], start: Callable[[Run], None]) -> None:
+    def _begin(self, jobs: Sequence[ClaimedJob]) -> None:
         """Start what was claimed from one queue at once: the claim of the next queue may fail."""
         self._machine.claimed(len(jobs))
         now = time.monotonic()
         runs = [Run(job, self._tasks[job.task], started=now, beaten=now) for job in jobs]
         self._runs.update(runs)
         self._keeper.hold(runs)
-        for run in runs:
-            self._emit(RunStarted(self._control.worker, run.job))
-            start(run)
+        for load in self.turns.add(runs):
+            self._start(load)
 
     def _ask_if_empty(self, now: float) -> None:
         if self._machine.asks_if_empty(now):
             names = [task.name for task in self._tasks]
             self._machine.drained = not self._control.outstanding(list(self._lanes), names, self._waiting_for)
 
-    def _on_ended(self, run: Run, outcome: Outcome | None) -> None:
-        if run not in self._runs:
-            return
-        self._runs.discard(run)
-        self._keeper.drop(run)
-        self._machine.finished()
+    def _collect(self) -> None:
+        """Let go of the runs that have ended."""
+        over: list[Run] = []
+        while self._over:
+            run, outcome = self._over.popleft()
+            if run in self._runs:
+                over.append(run)
+                self._note(run, outcome)
+        self._runs.difference_update(over)
+        self._keeper.drop(over)
+        self._machine.let_go(len(over))
+        for seconds in filter(None, (run.slot_seconds for run in over)):
+            self._machine.took(seconds)
+
+    def _note(self, run: Run, outcome: Outcome | None) -> None:
+        """A drain waits for the jobs that it has caused to run again."""
         if self._machine.drain and outcome in {Outcome.RETRIED, Outcome.SNOOZED}:
             self._waiting_for.add(run.job.id)
         else:
             self._waiting_for.discard(run.job.id)
 
+    def _give_back(self, waiting: Sequence[Run]) -> None:
+        """Release runs that have had no turn."""
+        if waiting:
+            self.recorder.give_back(waiting)
+            self._collect()
+
     def _give_up_on(self, run: Run) -> None:
-        if not run.finished:
-            self.abandoned += 1
-            self._recorder.give_up_on(run)
+        """The handler hangs: record it and those that share its turn as far as that goes, and fill its slot again."""
+        load = run.load
+        if run.finished or load is None or not load.leave():
+            return
+        self.abandoned += 1
+        for each in load.runs:
+            each.condemn(Condemned.STOPPED)
+            self.recorder.give_up_on(each)
+        if (following := self.turns.next()) is not None:
+            self._start(following)
 
     def _end_all(self) -> None:
         """End the runs that are left from outside and give their jobs back."""
         self._patience.exhaust()
+        self._give_back(self.turns.withdraw())
         for run in list(self._runs):
             run.condemn(Condemned.STOPPED)
             self._terminate(run)
@@ -213,3 +273,7 @@ class Shift:
         if now >= self._tally_at:
             self._tally_at = now + _TALLY_INTERVAL
             self._tally.write(self._control.add)
+
+
+def _nothing() -> None:
+    """Wakes the loop up; what has happened is written elsewhere."""

@@ -1,8 +1,8 @@
-"""What the worker overhears of a handler's transactions, by events on that handler's session alone."""
+"""What the worker overhears of a handler's transactions, by events on its session and on the application's engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -10,111 +10,162 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.orm import Session
 
+from sa_jobqueue.worker.backend import backend_of
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.verdict import is_aftermath
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import SessionTransaction
 
-__all__ = ["FirstErrors", "Watch"]
+__all__ = ["Overheard", "Watch", "follow", "listen"]
 
-_BEGIN = (
-    "SELECT pg_backend_pid(), current_setting('transaction_isolation') IN ('repeatable read', 'serializable'), "
-    "CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' "
-    "THEN set_config('idle_in_transaction_session_timeout', %s, true) END"
-)
-"""Learn the server process, so that the run can be ended from outside, and whether the transaction keeps one snapshot;
-bound how long a hung one keeps its locks."""
+_KEY = "sa_jobqueue.watch"
 
 
-class FirstErrors:
-    """Remembers for each run the database error that aborted its transaction, even if the handler swallows it.
+class Overheard:
+    """Which watch each connection of the application belongs to at this moment.
 
-    After that one, a connection answers only that its transaction is aborted; so the last error of any other kind is
-    the first one of the transaction.
+    After the error that aborts a transaction, its connection answers only that it is aborted; so the last error of any
+    other kind is the first one of the transaction, even if the handler swallowed it.
     """
 
     def __init__(self) -> None:
-        self._runs: WeakKeyDictionary[Connection, Run] = WeakKeyDictionary()
+        self._watches: WeakKeyDictionary[Connection, Watch] = WeakKeyDictionary()
 
     @contextmanager
     def listening(self, engines: Iterable[Engine]) -> Iterator[None]:
-        """Hear the errors of these engines while the block runs."""
+        """Hear what happens on the connections of these engines while the block runs."""
         heard = list(engines)
         for engine in heard:
             event.listen(engine, "handle_error", self._remember)
+            event.listen(engine, "rollback", self._before_rollback)
         try:
             yield
         finally:
             for engine in heard:
                 event.remove(engine, "handle_error", self._remember)
+                event.remove(engine, "rollback", self._before_rollback)
 
-    def follow(self, connection: Connection, run: Run) -> None:
-        """Errors on this connection, which no other session will ever use, are those of ``run``."""
-        self._runs[connection] = run
+    def belongs(self, connection: Connection, watch: Watch) -> None:
+        """What happens on this connection, which no other session will ever use, is told to ``watch``."""
+        self._watches[connection] = watch
 
     def _remember(self, context: ExceptionContext) -> None:
-        run = self._runs.get(context.connection) if context.connection is not None else None
+        watch = self._watches.get(context.connection) if context.connection is not None else None
         error = context.sqlalchemy_exception
-        if run is not None and error is not None and not is_aftermath(error):
-            run.first_error = error
+        if watch is not None and error is not None and not is_aftermath(error):
+            watch.failed(error)
+
+    def _before_rollback(self, connection: Connection) -> None:
+        """A session that is closed rolls back too, but says so only when others may have its connection already."""
+        watch = self._watches.get(connection)
+        if watch is not None:
+            watch.detach()
 
 
 class Watch:
-    """Follows the transactions of one session for one run.
+    """Follows the transactions of one session for the runs that share it.
 
     Args:
-        run: told which server process the handler's transaction is in, and whether it has committed.
+        runs: told which server process the handler's transaction is in, and whether it has committed.
         home: the engine of the jobs table; connections to other databases are none of the worker's business.
         idle_timeout: milliseconds of ``idle_in_transaction_session_timeout``, unless the server sets one.
-        errors: follows the connection.
+        overheard: told of the session's connections.
     """
 
-    def __init__(self, run: Run, home: Engine, idle_timeout: int, errors: FirstErrors) -> None:
+    def __init__(self, runs: Sequence[Run], home: Engine, idle_timeout: int, overheard: Overheard) -> None:
         self.closed = False
-        """True if the session was closed, and so undone, before the run was committed or rolled back."""
-        self._run, self._home, self._idle_timeout, self._errors = run, home, idle_timeout, errors
+        """True if the session was closed, and so undone, before the runs were committed or rolled back."""
+        self._runs, self._home, self._idle_timeout, self._overheard = runs, home, idle_timeout, overheard
         self._answered = False
 
-    def follow(self, session: Session) -> None:
-        """Listen to the session until it is gone."""
-        listeners: dict[str, Callable[..., None]] = {
-            "after_begin": self._after_begin,
-            "before_commit": self._before_commit,
-            "after_commit": self._after_commit,
-            "after_rollback": self._after_rollback,
-            "after_transaction_end": self._after_transaction_end,
-        }
-        for name, listener in listeners.items():
-            event.listen(session, name, listener)
+    @property
+    def expected(self) -> list[int]:
+        """Ids of the jobs that are to be settled in this session's transaction."""
+        return [run.job.id for run in self._runs]
 
-    def _after_begin(self, _session: Session, transaction: SessionTransaction, connection: Connection) -> None:
+    def failed(self, error: BaseException) -> None:
+        """A statement of the session has failed."""
+        for run in self._runs:
+            run.first_error = error
+
+    def detach(self, *, committed: bool = False) -> None:
+        """The session's transaction is over."""
+        for run in self._runs:
+            run.detach(committed=committed)
+
+    def begun(self, transaction: SessionTransaction, connection: Connection) -> None:
+        """The session has begun a transaction on this connection."""
         if transaction.nested or connection.engine.pool is not self._home.pool:
             return
-        self._run.open(getattr(connection.connection.driver_connection, "fileno", None))
-        backend, keeps_snapshot, _ = connection.exec_driver_sql(_BEGIN, (str(self._idle_timeout),)).one()
-        self._run.attach(backend, keeps_snapshot=keeps_snapshot)
-        self._errors.follow(connection, self._run)
-        event.listen(connection, "rollback", self._before_rollback)
+        for run in self._runs:
+            run.open(connection.connection.driver_connection)
+        pid, keeps_snapshot = backend_of(connection, self._idle_timeout)
+        for run in self._runs:
+            run.attach(pid, keeps_snapshot=keeps_snapshot)
+        self._overheard.belongs(connection, self)
 
-    def _before_commit(self, session: Session) -> None:
-        if not session.in_nested_transaction():
-            self._run.committing = True
+    def committing(self) -> None:
+        """The session's root transaction is about to be committed."""
+        for run in self._runs:
+            run.committing = True
 
-    def _before_rollback(self, _connection: Connection) -> None:
-        """A session that is closed rolls back too, but says so only when others may have its connection already."""
-        self._run.detach()
+    def committed(self) -> None:
+        """The session's root transaction has committed."""
+        self._answered = True
+        self.detach(committed=True)
 
-    def _after_commit(self, session: Session) -> None:
-        if not session.in_nested_transaction():
-            self._answered = True
-            self._run.detach(committed=True)
+    def rolled_back(self) -> None:
+        """The session's root transaction was rolled back."""
+        self._answered = True
 
-    def _after_rollback(self, session: Session) -> None:
-        if not session.in_nested_transaction():
-            self._answered = True
+    def ended(self) -> None:
+        """The session's root transaction is over, one way or the other."""
+        self.closed = self.closed or not self._answered
+        self._answered = False
 
-    def _after_transaction_end(self, _session: Session, transaction: SessionTransaction) -> None:
-        if transaction.parent is None:
-            self.closed = self.closed or not self._answered
-            self._answered = False
+
+def follow(session: Session, watch: Watch, *, heard: bool = False) -> None:
+    """Tell ``watch`` of the session; ``heard`` says that its class is listened to already."""
+    session.info[_KEY] = watch
+    if not heard:
+        listen(session)
+
+
+def listen(target: Session | type[Session]) -> None:
+    """Let the watches of one session, or of all sessions of a class, hear what those do."""
+    event.listen(target, "after_begin", _after_begin)
+    event.listen(target, "before_commit", _before_commit)
+    event.listen(target, "after_commit", _after_commit)
+    event.listen(target, "after_rollback", _after_rollback)
+    event.listen(target, "after_transaction_end", _after_transaction_end)
+
+
+def _after_begin(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None:
+        watch.begun(transaction, connection)
+
+
+def _before_commit(session: Session) -> None:
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None and not session.in_nested_transaction():
+        watch.committing()
+
+
+def _after_commit(session: Session) -> None:
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None and not session.in_nested_transaction():
+        watch.committed()
+
+
+def _after_rollback(session: Session) -> None:
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None and not session.in_nested_transaction():
+        watch.rolled_back()
+
+
+def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None and transaction.parent is None:
+        watch.ended()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,12 +19,15 @@ from sa_jobqueue.values import to_seconds
 from sa_jobqueue.worker import setup
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
+from sa_jobqueue.worker.lanes import Lane
 from sa_jobqueue.worker.line import Line, line
 from sa_jobqueue.worker.machine import Machine
-from sa_jobqueue.worker.run import Run
-from sa_jobqueue.worker.runtimes import LoopRuntime, ThreadRuntime
+from sa_jobqueue.worker.run import Load
+from sa_jobqueue.worker.runtimes import Both, ThreadRuntime
+from sa_jobqueue.worker.sessions import source_of
 from sa_jobqueue.worker.shift import Shift
 from sa_jobqueue.worker.signals import stopping_on_signals
+from sa_jobqueue.worker.watch import Overheard
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -100,8 +103,8 @@ class Worker:
         self._models = models or Models()
         self._job_log = job_log
         self._subscribers = tuple(subscribers)
-        idle = to_seconds("idle_timeout", idle_timeout)
-        self._handling = Handling(sessionmaker, async_sessionmaker, self._models, natural_keys_only, job_log, idle)
+        self._natural_keys_only = natural_keys_only
+        self._idle_timeout = to_seconds("idle_timeout", idle_timeout)
         self._shift: Shift | None = None
         self._stop_early = False
         self._stop_lock = threading.RLock()  # reentrant: stop() may be called by a signal handler, in the main thread
@@ -120,7 +123,9 @@ class Worker:
         homes = self._homes()
         with line(homes[0], self._control_timeout) as own, line(homes[0], self._beat_timeout()) as keepers:
             shift = self._new_shift(own, keepers, drain=until_empty)
-            with self._on_duty(shift), self._handling.errors.listening(homes), self._runtimes(shift) as start:
+            overheard = Overheard()
+            handling = self._handling(shift, overheard)
+            with self._on_duty(shift), overheard.listening(homes), self._runtimes(shift, handling) as start:
                 shift.work(start)
         self._emit(WorkerStopped(self.name, shift.abandoned))
 
@@ -145,8 +150,10 @@ class Worker:
         shortest = min(task.visibility_timeout for task in self._tasks)
         return min(max(shortest / 3, _LEAST_BEAT_TIMEOUT), self._control_timeout)
 
-    def _open_up(self, control: Control) -> None:
+    def _open_up(self, control: Control, keeper_control: Control) -> None:
         jobs = self._models.table(self._models.job)
+        control.open()
+        keeper_control.open()
         with control.begin() as connection:
             check_schema(connection, jobs.schema, job_table=jobs.name)
         self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
@@ -171,29 +178,39 @@ class Worker:
     def _new_shift(self, own: Line, keepers: Line, *, drain: bool) -> Shift:
         machine = Machine(
             concurrency=self._concurrency,
-            poll_interval=min(self._poll, _DRAIN_INTERVAL) if drain else self._poll,
-            sweep_interval=min(self._sweep, _DRAIN_INTERVAL) if drain else self._sweep,
+            poll_interval=min(self._poll, self._sweep, *([_DRAIN_INTERVAL] if drain else [])),
             grace=self._grace,
             drain=drain,
         )
         control, keeper_control = (Control(each, self._models, self.name, self._job_log) for each in (own, keepers))
-        open_up = partial(self._open_up, control)
-        return Shift(self._tasks, self._lanes, machine, control, keeper_control, self._emit, open_up)
+        open_up = partial(self._open_up, control, keeper_control)
+        breadths = setup.breadths(self._tasks)
+        lanes = [Lane(queue, leases, breadths.get(queue, 1)) for queue, leases in self._lanes.items()]
+        return Shift(self._tasks, lanes, machine, control, keeper_control, self._emit, open_up)
+
+    def _handling(self, shift: Shift, overheard: Overheard) -> Handling:
+        return Handling(
+            sessions=None if self._sessions is None else source_of(self._sessions),
+            async_sessions=None if self._async_sessions is None else source_of(self._async_sessions),
+            models=self._models,
+            natural_keys_only=self._natural_keys_only,
+            job_log=self._job_log,
+            idle_timeout=self._idle_timeout,
+            begin=shift.recorder.begin,
+            conclude=shift.recorder.conclude,
+            overheard=overheard,
+        )
 
     @contextmanager
-    def _runtimes(self, shift: Shift) -> Iterator[Callable[[Run], None]]:
-        """What starts a run: threads for functions, an event loop for coroutine functions."""
-        handling, async_sessions = self._handling, self._async_sessions
-        threads = ThreadRuntime(handling.perform, shift.conclude)
-        loop = None
-        if async_sessions is not None:
-            loop = LoopRuntime(handling.perform_async, shift.conclude, partial(setup.dispose, async_sessions))
-        try:
-            yield lambda run: (loop if loop is not None and run.task.is_async else threads).start(run)
-        finally:
-            threads.close()
-            if loop is not None:
-                loop.close()
+    def _runtimes(self, shift: Shift, handling: Handling) -> Iterator[Callable[[Load], None]]:
+        """What starts a load: threads for functions, an event loop for coroutine functions."""
+        if self._async_sessions is None:
+            with closing(ThreadRuntime(handling.perform, shift.turns.next)) as threads:
+                yield threads.start
+        else:
+            dispose = partial(setup.dispose, self._async_sessions)
+            with closing(Both(handling.perform, handling.perform_async, shift.turns.next, dispose)) as both:
+                yield both.start
 
     def _emit(self, event: Event) -> None:
         """A subscriber that fails is reported and changes nothing."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sa_jobqueue import InvalidArgument
+from sa_jobqueue import CommitRefused, DuplicateEffect, InvalidArgument, LeaseLost
 from sa_jobqueue.session import ERROR_CHARACTERS
 from sa_jobqueue.statements.bury import ERRORS_KEPT
 
@@ -175,3 +175,52 @@ def test_the_job_log_says_how_each_run_ended(clients: Callable[..., Client], obs
     rows = observer.all("SELECT * FROM jobqueue_job_log ORDER BY id")
     assert [row.outcome for row in rows] == list(endings)
     assert {(row.worker, row.attempt, row.claimed_at <= row.finished_at) for row in rows} == {("w", 1, True)}
+
+
+def test_several_jobs_are_acknowledged_together_with_their_dedup_rows(queue: Client, observer: Observer) -> None:
+    for key in ("b", "a", None):
+        queue.enqueue("t", dedup_key=key)
+    jobs = queue.claim_many(limit=3)
+    acked = queue.ack_many(jobs)
+    queue.commit()
+    assert [(answer.job_id, answer.duplicate) for answer in acked] == [(job.id, False) for job in jobs]
+    assert sorted(observer.dedup_keys()) == [("t", "a"), ("t", "b"), ("t", f"job#{jobs[2].id}")]
+    assert observer.scalar("SELECT count(*) FROM jobqueue_job") == 0
+
+
+def test_of_jobs_acknowledged_together_the_lost_ones_are_named_and_none_can_commit(
+    queue: Client, observer: Observer
+) -> None:
+    for _ in range(3):
+        queue.enqueue("t")
+    jobs = queue.claim_many(limit=3)
+    queue.commit()
+    observer.all("UPDATE jobqueue_job SET token = token + 1 WHERE id = :id", id=jobs[1].id)
+    with pytest.raises(LeaseLost) as lost:
+        queue.ack_many(jobs)
+    assert lost.value.job_ids == (jobs[1].id,)
+    with pytest.raises(CommitRefused):
+        queue.commit()
+    queue.rollback()
+    assert (observer.dedup_keys(), observer.count("claimed")) == ([], 3)
+
+
+def test_of_jobs_acknowledged_together_two_with_one_key_are_a_duplicate_effect(queue: Client) -> None:
+    for _ in range(2):
+        queue.enqueue("t", dedup_key="same")
+    jobs = queue.claim_many(limit=2)
+    queue.commit()
+    with pytest.raises(DuplicateEffect):
+        queue.ack_many(jobs)
+    with pytest.raises(CommitRefused):
+        queue.commit()
+
+
+def test_a_released_job_has_its_old_place_in_the_queue_again(queue: Client) -> None:
+    first, second = queue.enqueue("t").id, queue.enqueue("t").id
+    queue.commit()
+    job = queue.claim()
+    queue.commit()
+    queue.release(job)
+    queue.commit()
+    assert [job.id for job in queue.claim_many(limit=2)] == [first, second]

@@ -2,10 +2,8 @@ WITH gone AS (
   DELETE FROM jobqueue_job
   WHERE jobqueue_job.id = :for_id::BIGINT AND jobqueue_job.token = :for_token::BIGINT AND
       jobqueue_job.claimed_at IS NOT NULL
-  RETURNING jobqueue_job.id, jobqueue_job.queue, jobqueue_job.task, jobqueue_job.args, jobqueue_job.headers,
-      jobqueue_job.status, jobqueue_job.priority, jobqueue_job.attempt, jobqueue_job.max_attempts,
-      jobqueue_job.token, jobqueue_job.visible_at, jobqueue_job.enqueued_at, jobqueue_job.claimed_at,
-      jobqueue_job.claimed_by, jobqueue_job.dedup_key, jobqueue_job.unique_key, jobqueue_job.errors
+  RETURNING jobqueue_job.id, jobqueue_job.task, jobqueue_job.dedup_key, jobqueue_job.queue,
+      jobqueue_job.attempt, jobqueue_job.enqueued_at, jobqueue_job.claimed_at, jobqueue_job.claimed_by
 ), logged AS (
   INSERT INTO jobqueue_job_log(job_id, worker, outcome, finished_at, queue, task, attempt, enqueued_at,
       claimed_at)
@@ -19,16 +17,17 @@ WITH gone AS (
       AS id
   FROM gone
   WHERE gone.dedup_key IS NOT NULL
+  ORDER BY gone.task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT))
   ON CONFLICT DO NOTHING
   RETURNING jobqueue_dedup_key.job_id
 )
-SELECT gone.id, EXISTS(
-  SELECT *
+SELECT gone.id, CASE WHEN (gone.id IN (
+  SELECT written.job_id
   FROM written
-) AS fresh, (
+)) THEN gone.id ELSE (
   SELECT jobqueue_dedup_key.job_id
   FROM jobqueue_dedup_key
   WHERE jobqueue_dedup_key.scope = gone.task AND jobqueue_dedup_key.key = coalesce(gone.dedup_key, 'job#' ||
       CAST(gone.id AS TEXT))
-) AS holder, gone.claimed_at, statement_timestamp() AS at
+) END AS holder
 FROM gone

@@ -91,7 +91,7 @@ SELECT taken.id, taken.queue, taken.task, taken.args, taken.headers, taken.prior
   SELECT *
   FROM jobqueue_dedup_key
   WHERE jobqueue_dedup_key.scope = taken.task AND jobqueue_dedup_key.key = taken.dedup_key
-) AS duplicate, picked.expired
+) AS duplicate, picked.expired, picked.visible_at AS runnable_since
 FROM picked
 LEFT OUTER JOIN taken ON taken.id = picked.id
 ORDER BY picked.priority, picked.visible_at, picked.id

@@ -8,7 +8,7 @@ WITH before AS MATERIALIZED (
   FROM jobqueue_job
   WHERE jobqueue_job.id = :for_id::BIGINT AND jobqueue_job.token = :for_token::BIGINT AND
       jobqueue_job.claimed_at IS NOT NULL
-  FOR NO KEY UPDATE
+  FOR NO KEY UPDATE OF jobqueue_job
 ), logged AS (
   INSERT INTO jobqueue_job_log(job_id, worker, outcome, finished_at, queue, task, attempt, enqueued_at,
       claimed_at)

@@ -8,7 +8,7 @@ WITH before AS MATERIALIZED (
   FROM jobqueue_job
   WHERE jobqueue_job.id = :for_id::BIGINT AND jobqueue_job.token = :for_token::BIGINT AND
       jobqueue_job.claimed_at IS NOT NULL
-  FOR NO KEY UPDATE
+  FOR NO KEY UPDATE OF jobqueue_job
 ), changed AS (
   UPDATE jobqueue_job
   SET status='scheduled', attempt=greatest (jobqueue_job.attempt - :attempt_1::INTEGER, :greatest_1::INTEGER),

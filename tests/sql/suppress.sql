@@ -13,7 +13,7 @@ WITH before AS MATERIALIZED (
   FROM jobqueue_job
   WHERE jobqueue_job.id = :for_id::BIGINT AND jobqueue_job.token = :for_token::BIGINT AND
       jobqueue_job.claimed_at IS NOT NULL
-  FOR NO KEY UPDATE
+  FOR NO KEY UPDATE OF jobqueue_job
 ), gone AS (
   DELETE FROM jobqueue_job USING before
   WHERE jobqueue_job.id = before.id AND before.exists

@@ -43,7 +43,7 @@ def test_a_loop_whose_connections_go_silent_takes_new_ones_and_says_so_once(
     events: Events,
     proxy: Proxy,
 ) -> None:
-    @tasks.task(queue=QUEUE)
+    @tasks.task(queue=QUEUE, visibility_timeout=2)
     def mark(session: Session) -> None:
         session.add(Effect(name="done"))
 

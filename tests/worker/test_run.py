@@ -8,7 +8,7 @@ from threading import Event, Thread
 import pytest
 
 from sa_jobqueue import ClaimedJob, TaskRegistry
-from sa_jobqueue.worker.run import Condemned, Run
+from sa_jobqueue.worker.run import Condemned, Load, Run
 from tests.waiting import wait_until
 
 _NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
@@ -45,11 +45,10 @@ def test_a_run_that_has_committed_cannot_be_condemned_any_more(run: Run) -> None
     assert not run.condemn(Condemned.LEASE_LOST)
 
 
-def test_a_run_is_abandoned_if_it_was_condemned_and_then_finished(run: Run) -> None:
-    run.condemn(Condemned.STOPPED)
-    assert not run.abandoned
-    run.finish()
-    assert run.abandoned
+def test_only_the_first_who_leaves_a_slot_may_fill_it_again(run: Run) -> None:
+    load = Load([run])
+    assert load.leave()
+    assert not load.leave()
 
 
 def test_nobody_ends_a_server_process_that_the_handler_has_let_go(run: Run) -> None:

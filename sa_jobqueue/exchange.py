@@ -1,0 +1,108 @@
+"""What one statement asks of a connection, and what its rows mean; nothing here knows a session or commits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row
+
+from sa_jobqueue.models import Models
+from sa_jobqueue.statements import claim, lease, look, settle, sweep
+from sa_jobqueue.states import Outcome
+from sa_jobqueue.values import ClaimedJob, Swept
+from sa_jobqueue.wire import send
+
+__all__ = ["Place", "Sight", "claim_ready", "claimed", "extend", "release_many", "see", "sweep_queue"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the claim order of one queue."""
+
+    priority: int
+    visible_at: datetime | None
+    job_id: int
+
+    @classmethod
+    def of(cls, job: ClaimedJob) -> Place:
+        """Where the job stood before it was claimed."""
+        return cls(job.priority, job.runnable_since, job.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a look at one queue found: a row that may run, and in how many seconds the next one is due (None: none)."""
+
+    queue: str
+    ready: bool
+    due_in: float | None
+
+
+def see(connection: Connection, models: Models, queues: Sequence[str]) -> list[Sight]:
+    """Look at all queues at once."""
+    rows = send(connection, look.look(models), {"for_queues": list(queues)})
+    return [Sight(row.queue, row.ready, row.due_in) for row in rows]
+
+
+def claim_ready(
+    connection: Connection,
+    models: Models,
+    queue: str,
+    *,
+    limit: int,
+    leases: Mapping[str, float],
+    worker: str | None,
+    behind: Place | None = None,
+) -> list[ClaimedJob]:
+    """Claim queued jobs of the tasks in ``leases`` (task to seconds), those ``behind`` a place only."""
+    given: dict[str, Any] = {"for_queue": queue, "worker": worker, "limit": limit}
+    given |= {"tasks": list(leases), "leases": list(leases.values())}
+    if behind is not None:
+        given |= {
+            "last_priority": behind.priority,
+            "last_visible_at": behind.visible_at,
+            "last_id": behind.job_id,
+        }
+    statement = claim.claim_ready(models, behind=behind is not None)
+    return [claimed(row) for row in send(connection, statement, given)]
+
+
+def claimed(row: Row[Any]) -> ClaimedJob:
+    """The value of a row that a claim returned."""
+    values = row._asdict()
+    return ClaimedJob(lease_expires_at=values.pop("visible_at"), requeued=values.pop("expired"), **values)
+
+
+def extend(connection: Connection, models: Models, leases: Sequence[tuple[ClaimedJob, float]]) -> list[ClaimedJob]:
+    """Extend each lease to so many seconds from now; the answer is those that are lost."""
+    given = {
+        "ids": [job.id for job, _ in leases],
+        "tokens": [job.token for job, _ in leases],
+        "leases": [seconds for _, seconds in leases],
+    }
+    lost = {(row.id, row.token) for row in send(connection, lease.heartbeat(models), given)}
+    return [job for job, _ in leases if (job.id, job.token) in lost]
+
+
+def release_many(connection: Connection, models: Models, jobs: Sequence[ClaimedJob], *, log: bool) -> set[int]:
+    """Give jobs back unharmed; the answer is the ids of those that were still owned."""
+    given = {
+        "ids": [job.id for job in jobs],
+        "tokens": [job.token for job in jobs],
+        "sinces": [job.runnable_since for job in jobs],
+    }
+    return {row.id for row in send(connection, settle.release_many(models, log=log), given)}
+
+
+def sweep_queue(connection: Connection, models: Models, queue: str, limit: int) -> Swept:
+    """Move up to ``limit`` due rows of one queue on."""
+    rows = send(connection, sweep.sweep(models), {"for_queue": queue, "limit": limit})
+    counts: dict[str, int] = {row["kind"]: row["count"] for row in rows.mappings()}
+    return Swept(
+        promoted=counts.get(sweep.PROMOTED, 0),
+        requeued=counts.get(Outcome.REQUEUED, 0),
+        dead=counts.get(Outcome.DEAD, 0),
+    )

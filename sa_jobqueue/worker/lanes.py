@@ -1,0 +1,45 @@
+"""What the loop remembers of each queue that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sa_jobqueue.exchange import Place
+from sa_jobqueue.values import ClaimedJob
+
+__all__ = ["Lane"]
+
+_FULL_PASS = 1.0
+"""Seconds after which a claim begins at the head of its queue again, where stragglers and retries may be."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One queue: the visibility timeout in seconds of each task, and how many jobs a slot may take at once.
+
+    A claim goes on behind the last one. What has died in front of that place is not walked again, which matters while
+    somebody holds an old snapshot and vacuum can remove nothing.
+    """
+
+    queue: str
+    leases: Mapping[str, float]
+    breadth: int = 1
+    ready: bool = False
+    """Whether a claim may find something."""
+    _behind: Place | None = None
+    _full_pass_at: float = 0.0
+
+    def begins(self, now: float) -> Place | None:
+        """The place behind which the next claim looks; None: from the head of the queue."""
+        if self._behind is None or now >= self._full_pass_at + _FULL_PASS:
+            self._behind, self._full_pass_at = None, now
+        return self._behind
+
+    def came(self, jobs: Sequence[ClaimedJob], asked: int) -> None:
+        """A claim has answered. If it came short, a pass from the head tells whether there is nothing more."""
+        if len(jobs) >= asked:
+            self._behind = Place.of(jobs[-1])
+        else:
+            self.ready = self._behind is not None
+            self._behind = None

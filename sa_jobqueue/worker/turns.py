@@ -1,0 +1,88 @@
+"""Who runs, and who waits for a turn: shared by the loop that claims jobs and the threads that end them.
+
+Claimed jobs wait here, so that a slot that comes free is filled at once, by whoever made it free.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from sa_jobqueue.worker.run import Load, Run
+
+__all__ = ["Turns"]
+
+
+class Turns:
+    """``slots`` loads at a time.
+
+    Args:
+        slots: how many loads run at the same time.
+        hungry: called when no more than ``low_water`` runs wait, from any thread; once until :meth:`heard`.
+    """
+
+    def __init__(self, slots: int, hungry: Callable[[], None]) -> None:
+        self.low_water = 0
+        self._free, self._hungry = slots, hungry
+        self._told = False
+        self._waiting: deque[Run] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, runs: Iterable[Run]) -> list[Load]:
+        """Let runs wait in line; the answer is what to start now, in slots that are free."""
+        with self._lock:
+            self._waiting.extend(runs)
+            loads = []
+            while self._free and self._waiting:
+                self._free -= 1
+                loads.append(self._take())
+            return loads
+
+    def next(self) -> Load | None:
+        """A slot has come free: what to start in it now. None: nothing, and it stays free."""
+        with self._lock:
+            load = self._take() if self._waiting else None
+            self._free += load is None
+            hungry = len(self._waiting) <= self.low_water and not self._told
+            self._told = self._told or hungry
+        if hungry:
+            self._hungry()
+        return load
+
+    def heard(self) -> None:
+        """Whoever is told of hunger is awake, and looks at everything that happened before this call."""
+        self._told = False
+
+    def withdraw(self, *, claimed_before: float | None = None) -> list[Run]:
+        """Take runs out of the line that have waited since before an instant of the monotonic clock, or all."""
+        with self._lock:
+            out = [run for run in self._waiting if claimed_before is None or run.started < claimed_before]
+            if out:
+                self._waiting = deque(run for run in self._waiting if run not in set(out))
+            return out
+
+    def _take(self) -> Load:
+        """The first in line, with those behind it that may share its transaction."""
+        first = self._waiting.popleft()
+        runs = [first]
+        most = first.task.together
+        if most > 1 and not first.job.duplicate:
+            runs += self._companions(first, most - 1)
+        return _loaded(runs)
+
+    def _companions(self, first: Run, most: int) -> list[Run]:
+        found: list[Run] = []
+        rest: deque[Run] = deque()
+        while self._waiting and len(found) < most:
+            run = self._waiting.popleft()
+            (found if run.task is first.task and not run.job.duplicate else rest).append(run)
+        self._waiting.extendleft(reversed(rest))
+        return found
+
+
+def _loaded(runs: list[Run]) -> Load:
+    load = Load(runs)
+    for run in runs:
+        run.load = load
+    return load

@@ -1,0 +1,24 @@
+WITH gone AS (
+  DELETE FROM jobqueue_job USING unnest(:ids::BIGINT[], :tokens::BIGINT[]) AS given(id, token)
+  WHERE jobqueue_job.id = given.id AND jobqueue_job.token = given.token AND jobqueue_job.claimed_at IS NOT
+      NULL
+  RETURNING jobqueue_job.id, jobqueue_job.task, jobqueue_job.dedup_key
+), written AS (
+  INSERT INTO jobqueue_dedup_key(scope, key, job_id)
+  SELECT gone.task AS task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT)) AS coalesce_1, gone.id
+      AS id
+  FROM gone
+  ORDER BY gone.task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT))
+  ON CONFLICT DO NOTHING
+  RETURNING jobqueue_dedup_key.job_id
+)
+SELECT gone.id, CASE WHEN (gone.id IN (
+  SELECT written.job_id
+  FROM written
+)) THEN gone.id ELSE (
+  SELECT jobqueue_dedup_key.job_id
+  FROM jobqueue_dedup_key
+  WHERE jobqueue_dedup_key.scope = gone.task AND jobqueue_dedup_key.key = coalesce(gone.dedup_key, 'job#' ||
+      CAST(gone.id AS TEXT))
+) END AS holder
+FROM gone
