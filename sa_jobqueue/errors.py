@@ -14,6 +14,7 @@
     ├── UnknownTask               (also a LookupError) no handler of that name is registered
     ├── ArgumentsMismatch         the stored arguments do not fit the handler's signature
     ├── TimeLimitExceeded         a run was ended from outside
+    ├── SnapshotOutlivedLease     a run at REPEATABLE READ or above was longer than its lease
     ├── RejectJob                 raised by a handler: do not retry, move to the dead letters
     ├── SnoozeJob                 raised by a handler: run me later, this was no failure
     └── WorkerMisconfigured       a worker that could not keep its promise refuses to start
@@ -35,6 +36,7 @@ __all__ = [
     "MigrationBlocked",
     "RejectJob",
     "SchemaMismatch",
+    "SnapshotOutlivedLease",
     "SnoozeJob",
     "TimeLimitExceeded",
     "UnknownTask",
@@ -132,6 +134,19 @@ class TimeLimitExceeded(JobQueueError):
     def __init__(self, job_id: int) -> None:
         self.job_id = job_id
         super().__init__(f"job {job_id} ran longer than the time limit of its task")
+
+
+class SnapshotOutlivedLease(JobQueueError):
+    """The run, at REPEATABLE READ or SERIALIZABLE, outlived its visibility timeout; it was ended from outside."""
+
+    def __init__(self, job_id: int) -> None:
+        self.job_id = job_id
+        super().__init__(
+            f"job {job_id} ran in a transaction at REPEATABLE READ or SERIALIZABLE for longer than its visibility "
+            f"timeout. There no heartbeat may extend the lease: it would change the row that the acknowledgement, in "
+            f"its older snapshot, has to delete. Raise visibility_timeout of the task above its longest run, or run it "
+            f"in READ COMMITTED."
+        )
 
 
 class RejectJob(JobQueueError):

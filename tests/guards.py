@@ -146,6 +146,51 @@ GUARDS = (
         "tests/proofs/test_a_worker_dies.py::test_a_job_of_three_times_the_timeout_with_heartbeats_is_never_requeued",
     ),
     Guard(
+        "the keeper extends no lease under a snapshot",
+        "worker/keeper.py",
+        "        due = [run for run in held if not run.keeps_snapshot]\n",
+        "        due = held\n",
+        "tests/worker/test_isolation.py::test_a_run_of_several_heartbeats_is_done_at_its_first_try",
+    ),
+    Guard(
+        "a COMMIT without an answer is looked up",
+        "worker/control.py",
+        "            return bool(send(connection, settle.written(self.models), given).scalar_one())\n",
+        "            return False\n",
+        "tests/worker/test_lost_commits.py"
+        "::test_a_commit_whose_answer_is_lost_is_neither_run_again_nor_recorded_as_failed",
+    ),
+    Guard(
+        "no sweep right after an outage",
+        "worker/shift.py",
+        "            self._sweep_from = now + PAUSE_BEFORE_SWEEP\n",
+        "            self._sweep_from = now\n",
+        "tests/worker/test_outages.py::test_after_an_outage_no_sweep_is_faster_than_the_owners_of_leases_that_are_over",
+    ),
+    Guard(
+        "a transaction of the worker's own that gets no answer is cut",
+        "worker/watchdog.py",
+        "                    self._cut(call)\n",
+        "                    pass\n",
+        "tests/worker/test_half_open.py::test_a_loop_whose_connections_go_silent_takes_new_ones_and_says_so_once",
+    ),
+    Guard(
+        "a handler whose session is gone waits for it no longer",
+        "worker/keeper.py",
+        "                run.cut(socket.SHUT_RD, pid)\n",
+        "                pass\n",
+        "tests/worker/test_half_open.py"
+        "::test_a_handler_whose_connection_goes_silent_is_freed_when_the_server_has_ended_its_session",
+    ),
+    Guard(
+        "a paused worker's own transaction is ended by the server",
+        "worker/line.py",
+        "SET LOCAL idle_in_transaction_session_timeout = {span}; SET",
+        "SET",
+        "tests/crash/test_sleepers.py"
+        "::test_the_control_timeout_frees_what_a_worker_paused_in_its_own_transaction_had_locked",
+    ),
+    Guard(
         "failures are recorded in a fresh transaction, with a text that can be stored",
         "session.py",
         '    return clean_text(f"{type(error).__name__}: {said}", ERROR_CHARACTERS)\n',

@@ -15,24 +15,37 @@ from sqlalchemy import Connection
 __all__ = ["backend_of"]
 
 _KEY = "sa_jobqueue.backend"
-_POOLED = 0
+_POOLED = (0, "")
+_SNAPSHOT = frozenset({"repeatable read", "serializable"})
+"""Levels at which a transaction keeps the snapshot of its first statement."""
 _PID = "SELECT pg_backend_pid()"
 _BOUND = (
-    "SELECT pg_backend_pid(), CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' "
+    "SELECT pg_backend_pid(), current_setting('transaction_isolation'), "
+    "CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' "
     "THEN set_config('idle_in_transaction_session_timeout', %(timeout)s, %(local)s) END"
 )
 
 
-def backend_of(connection: Connection, idle_timeout: int) -> int:
-    """The server process of the transaction that is about to begin.
+def backend_of(connection: Connection, idle_timeout: int) -> tuple[int, bool]:
+    """The server process of the transaction that is about to begin, and whether that keeps one snapshot.
 
     ``idle_timeout`` is the ``idle_in_transaction_session_timeout`` in milliseconds that it gets, unless the server, the
     database or the role has set one.
     """
-    known: int | None = connection.info.get(_KEY)
+    known: tuple[int, str] | None = connection.info.get(_KEY)
     if known is None and _is_idle(connection):
         known = connection.info[_KEY] = _introduce(connection, idle_timeout)
-    return known or _bind(connection, idle_timeout, local=True)
+    if known is None or known == _POOLED:
+        pid, level = _bind(connection, idle_timeout, local=True)
+        return pid, level in _SNAPSHOT
+    pid, default = known
+    return pid, (_chosen_level(connection) or default) in _SNAPSHOT
+
+
+def _chosen_level(connection: Connection) -> str | None:
+    """The isolation level with which the driver will begin; None: the server's default."""
+    level = getattr(connection.connection.driver_connection, "isolation_level", None)
+    return None if level is None else str(level.name).replace("_", " ").lower()
 
 
 def _is_idle(connection: Connection) -> bool:
@@ -42,7 +55,7 @@ def _is_idle(connection: Connection) -> bool:
     return idle and not _dbapi(connection).autocommit
 
 
-def _introduce(connection: Connection, idle_timeout: int) -> int:
+def _introduce(connection: Connection, idle_timeout: int) -> tuple[int, str]:
     """The server process if the driver speaks to it directly, with its timeout set; else ``_POOLED``."""
     told: Any = connection.connection.driver_connection
     _dbapi(connection).autocommit = True
@@ -54,10 +67,10 @@ def _introduce(connection: Connection, idle_timeout: int) -> int:
         _dbapi(connection).autocommit = False
 
 
-def _bind(connection: Connection, idle_timeout: int, *, local: bool) -> int:
+def _bind(connection: Connection, idle_timeout: int, *, local: bool) -> tuple[int, str]:
     given = {"timeout": str(idle_timeout), "local": local}
-    pid: int = connection.exec_driver_sql(_BOUND, given).scalar_one()
-    return pid
+    pid, level, _ = connection.exec_driver_sql(_BOUND, given).one()
+    return pid, level
 
 
 def _dbapi(connection: Connection) -> Any:

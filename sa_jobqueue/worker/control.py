@@ -1,22 +1,21 @@
 """The worker's own short transactions, on connections that no handler can take.
 
 Each is one statement in READ COMMITTED, whatever the application's engine is set to: SKIP LOCKED does not avoid
-serialization failures on a higher level.
+serialization failures on a higher level. Each is bounded in time: no answer is an outage.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.orm import Session
 
 from sa_jobqueue import exchange
-from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.exchange import Place, Sight
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
@@ -24,15 +23,15 @@ from sa_jobqueue.statements import drain, rollup, settle
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
 from sa_jobqueue.wire import send
+from sa_jobqueue.worker.line import Line
 from sa_jobqueue.worker.tally import Counts
-from sa_jobqueue.worker.verdict import Ending, Verdict, is_outage
+from sa_jobqueue.worker.verdict import Ending, Verdict
 
 __all__ = ["Control", "settle_verdict"]
 
 T = TypeVar("T")
 
 _SWEEP_ROWS = 1_000
-_RETRY = Backoff(base=0.1, cap=2.0, jitter=0.1)
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class Control:
     trip. That takes a server whose own default is READ COMMITTED; :meth:`open` finds that out.
     """
 
-    engine: Engine
+    line: Line
     models: Models
     worker: str
     job_log: bool
@@ -54,10 +53,15 @@ class Control:
     def __post_init__(self) -> None:
         self._transactions = self._statements = self.engine.execution_options(isolation_level="READ COMMITTED")
 
+    @property
+    def engine(self) -> Engine:
+        """The engine of all transactions."""
+        return self.line.engine
+
     def open(self) -> None:
         """Learn the isolation level that a statement has which is not in a transaction."""
         direct = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-        with direct.connect() as connection:
+        with self.line.bounded(), direct.connect() as connection:
             level = connection.execute(text("SHOW default_transaction_isolation")).scalar_one()
         self._statements = direct if level == "read committed" else self._transactions
 
@@ -93,21 +97,13 @@ class Control:
         with self._statement() as connection:
             return exchange.release_many(connection, self.models, jobs, log=self.job_log)
 
-    def record(self, job: ClaimedJob, verdict: Verdict, *, give_up: threading.Event, within: float) -> Outcome:
-        """Write down how a run ended; through an outage of the database, keep trying for ``within`` seconds.
+    def record(self, job: ClaimedJob, verdict: Verdict) -> Outcome:
+        """Write down how a run ended.
 
         Raises:
             LeaseLost: the job has left this worker; nothing was recorded.
         """
-        attempt, waited = 1, 0.0
-        while True:
-            try:
-                return self._commit(lambda jobs: settle_verdict(jobs, job, verdict))
-            except Exception as error:
-                pause = _RETRY.seconds(attempt)
-                if not is_outage(error) or waited + pause > within or give_up.wait(pause):
-                    raise
-                attempt, waited = attempt + 1, waited + pause
+        return self._commit(lambda jobs: settle_verdict(jobs, job, verdict))
 
     def committed(self, job: ClaimedJob) -> bool:
         """Whether a run whose COMMIT went unanswered took effect: then its dedup row is there."""
@@ -132,13 +128,29 @@ class Control:
         with self._statement() as connection:
             connection.execute(text(f"SELECT {function}(:pid)"), {"pid": pid})
 
+    def sessions(self, pids: Iterable[int]) -> dict[int, datetime | None]:
+        """Those of these server processes that have a session, and since when it waits for its client, if it does."""
+        sql = (
+            "SELECT pid, CASE WHEN state LIKE 'idle%' THEN state_change END AS since "
+            "FROM pg_stat_activity WHERE pid = ANY(CAST(:pids AS int[]))"
+        )
+        with self._statement() as connection:
+            rows = connection.execute(text(sql), {"pids": list(pids)})
+            return {row.pid: row.since for row in rows}
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """One transaction, committed at the end of the block."""
+        with self.line.bounded(), self.engine.begin() as connection:
+            yield connection
+
     @contextmanager
     def _statement(self) -> Iterator[Connection]:
-        with self._statements.begin() as connection:
+        with self.line.bounded(), self._statements.begin() as connection:
             yield connection
 
     def _commit(self, operation: Callable[[JobSession], T]) -> T:
-        with Session(self._transactions) as session, session.begin():
+        with self.line.bounded(), Session(self._transactions) as session, session.begin():
             return operation(JobSession(session, models=self.models, job_log=self.job_log))
 
 

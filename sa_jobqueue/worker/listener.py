@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.models import Models
 from sa_jobqueue.observe import Event, Listening, ListeningFailed
 from sa_jobqueue.statements import hint
+from sa_jobqueue.worker.line import Line
 
 __all__ = ["Ear", "Listener"]
 
@@ -45,16 +45,17 @@ class Listener(threading.Thread):
     """Listens until it is closed, through outages too.
 
     Args:
-        engine: makes its connection, straight to the server: a pooler in transaction mode delivers no notifications.
+        line: leads straight to the server: a pooler in transaction mode delivers no notifications.
         models: the mapped classes.
         worker: name of the worker in events.
         ear: told of hints.
         emit: takes events; a failure is told once, until it is mended.
     """
 
-    def __init__(self, engine: Engine, models: Models, worker: str, ear: Ear, emit: Callable[[Event], None]) -> None:
+    def __init__(self, line: Line, models: Models, worker: str, ear: Ear, emit: Callable[[Event], None]) -> None:
         super().__init__(name="sa-jobqueue-listener", daemon=True)
-        self._engine, self._worker, self._ear, self._emit = engine, worker, ear, emit
+        self._line, self._worker, self._ear, self._emit = line, worker, ear, emit
+        self._engine = line.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._channel, self._subscribe = hint.channel(models), hint.listen(models)
         self._closing = threading.Event()
         self._failures, self._told = 0, False
@@ -75,15 +76,19 @@ class Listener(threading.Thread):
                 self._closing.wait(_RECONNECT.seconds(self._failures))
 
     def _listen(self) -> None:
-        with self._engine.execution_options(isolation_level="AUTOCOMMIT").connect() as connection:
+        with self._line.bounded():
+            connection = self._engine.connect()
+        try:
             driver: Any = connection.connection.driver_connection
-            try:
+            with self._line.bounded():
                 driver.execute(self._subscribe)
-                while not self._closing.is_set():
+            while not self._closing.is_set():
+                with self._line.bounded():
                     self._prove(driver)
-                    self._hear(driver, until=time.monotonic() + _PROBE_INTERVAL)
-            finally:
-                connection.invalidate()  # the pool must not hand out a connection that listens
+                self._hear(driver, until=time.monotonic() + _PROBE_INTERVAL)
+        finally:
+            connection.invalidate()  # the pool must not hand out a connection that listens
+            connection.close()
 
     def _prove(self, driver: Any) -> None:
         """Send ourselves a notification; whatever else was on its way meanwhile is looked for."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from sa_jobqueue.errors import LeaseLost
 from sa_jobqueue.observe import Event, LeaseWasLost, RunEnded, RunStarted, RunUnrecorded
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.worker.control import Control
+from sa_jobqueue.worker.outages import Patience
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.tally import Tally
 from sa_jobqueue.worker.verdict import Ending, Verdict, is_infrastructure, judge, root_cause
@@ -28,11 +28,14 @@ class Recorder:
     tally: Tally
     emit: Callable[[Event], None]
     ended: Callable[[Run, Outcome | None], None]
-    give_up: threading.Event
+    patience: Patience
 
     def conclude(self, run: Run, error: BaseException | None) -> None:
-        """Record the end of a run, unless somebody else has; through an outage, try as long as its lease may live."""
-        self._conclude(run, error, within=run.task.visibility_timeout)
+        """Record the end of a run, unless somebody else has; through an outage, however long.
+
+        A record that comes after the end of the lease is in time as long as nobody has taken the job: the token tells.
+        """
+        self._conclude(run, error, self.patience)
 
     def begin(self, run: Run) -> bool:
         """The turn of a run has come; False if it is not wanted any more."""
@@ -45,7 +48,9 @@ class Recorder:
 
     def give_up_on(self, run: Run) -> None:
         """Record the end of a run whose handler hangs. The main loop cannot wait: one try, or the lease runs out."""
-        self._conclude(run, TimeoutError("the handler did not end when it was asked to"), within=0)
+        no_patience = Patience()
+        no_patience.exhaust()
+        self._conclude(run, TimeoutError("the handler did not end when it was asked to"), no_patience)
 
     def give_back(self, runs: Sequence[Run]) -> None:
         """Release jobs whose turn has not come, by one statement; if that fails, their leases run out."""
@@ -62,14 +67,14 @@ class Recorder:
             self._tell(run, Verdict(Ending.RELEASE), outcome, 0.0)
             self.ended(run, outcome)
 
-    def _conclude(self, run: Run, error: BaseException | None, *, within: float) -> None:
+    def _conclude(self, run: Run, error: BaseException | None, patience: Patience) -> None:
         if not run.finish():
             return
         seconds = run.run_time
         outcome = None
         try:
             verdict = self._judge(run, error)
-            outcome = self._write(run, verdict, within)
+            outcome = patience.through_outages(lambda: self._write(run, verdict))
             self._tell(run, verdict, outcome, seconds)
         except Exception as failure:  # noqa: BLE001 - a run that cannot be recorded must not take its thread along
             self.emit(RunUnrecorded(self.control.worker, run.job, seconds, failure))
@@ -81,13 +86,13 @@ class Recorder:
         cause = None if run.committed else root_cause(error, run.first_error)
         return judge(cause, run.job, run.task.backoff, run.condemned)
 
-    def _write(self, run: Run, verdict: Verdict, within: float) -> Outcome | None:
+    def _write(self, run: Run, verdict: Verdict) -> Outcome | None:
         if verdict.ending is Ending.DONE:
             return Outcome.DUPLICATE if run.job.duplicate else Outcome.DONE
         if verdict.ending is Ending.LOST:
             return None
         try:
-            return self.control.record(run.job, verdict, give_up=self.give_up, within=within)
+            return self.control.record(run.job, verdict)
         except LeaseLost:
             return Outcome.DONE if _in_doubt(run, verdict) and self.control.committed(run.job) else None
 
@@ -102,4 +107,5 @@ class Recorder:
 
 def _in_doubt(run: Run, verdict: Verdict) -> bool:
     """True if the connection broke, or the run was ended from outside, perhaps while its COMMIT was on its way."""
-    return run.condemned is not None or (verdict.error is not None and is_infrastructure(verdict.error))
+    broken = run.condemned is not None or (verdict.error is not None and is_infrastructure(verdict.error))
+    return run.committing and broken

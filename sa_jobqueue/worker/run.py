@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
 
 from sa_jobqueue.tasks import Task
 from sa_jobqueue.values import ClaimedJob
@@ -20,6 +25,7 @@ class Condemned(StrEnum):
 
     LEASE_LOST = "lease lost"
     TIME_LIMIT = "time limit exceeded"
+    SNAPSHOT = "lease over, and it cannot be extended"
     STOPPED = "worker stopped"
 
 
@@ -37,8 +43,12 @@ class Run:
     begun: bool = False
     """False while the handler waits for its turn, as behind a blocked event loop; ``started`` is then the claim."""
     backend: int | None = None
+    keeps_snapshot: bool = False
+    """True in a transaction at REPEATABLE READ or above, whose ack fails if a heartbeat has changed the job's row."""
     settling: bool = False
     """True from the ack on: it is fenced itself, and a row that is missing now was deleted by this very run."""
+    committing: bool = False
+    """True from the moment at which the handler's COMMIT was about to be sent."""
     committed: bool = False
     condemned: Condemned | None = None
     finished: bool = False
@@ -51,6 +61,8 @@ class Run:
     announced: bool = False
     ended: float | None = None
     seconds: float | None = None
+    _opening: float | None = None
+    _driver: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self) -> bool:
@@ -70,16 +82,35 @@ class Run:
         """Seconds that the handler has taken."""
         return time.monotonic() - self.started if self.seconds is None else self.seconds
 
-    def attach(self, backend: int) -> None:
+    def open(self, driver: Any) -> None:
+        """The handler's transaction begins on this connection of the driver."""
+        with self._lock:
+            self._opening, self._driver = time.monotonic(), driver
+
+    def attach(self, backend: int, *, keeps_snapshot: bool = False) -> None:
         """The handler's transaction runs in this server process from now on."""
         with self._lock:
-            self.backend = backend
+            self.backend, self.keeps_snapshot, self._opening = backend, keeps_snapshot, None
 
     def detach(self, *, committed: bool = False) -> None:
         """The server process may belong to somebody else from now on; what was committed is beyond recall."""
         with self._lock:
-            self.backend = None
+            self.backend, self.keeps_snapshot = None, False
+            self._opening = self._driver = None
             self.committed = self.committed or committed
+
+    def cut(self, how: int, backend: int | None = None) -> None:
+        """Shut the handler's socket down, so that it waits no longer for an answer; only while in ``backend``."""
+        with self._lock, suppress(OSError, psycopg.Error):
+            if hasattr(self._driver, "fileno") and backend in {None, self.backend}:
+                with socket.fromfd(self._driver.fileno(), socket.AF_INET, socket.SOCK_STREAM) as shared:
+                    shared.shutdown(how)
+
+    def awaits_answer(self) -> bool:
+        """Whether the handler has sent a statement, and waits for its answer; False where the driver cannot tell."""
+        with self._lock:
+            info = getattr(self._driver, "info", None)
+            return getattr(info, "transaction_status", None) is TransactionStatus.ACTIVE
 
     def with_backend(self, act: Callable[[int], None]) -> None:
         """Call ``act`` with the server process while it cannot change hands."""
@@ -109,6 +140,15 @@ class Run:
         if self.load is None or self.ended is None:
             return None
         return (self.ended - self.load.since) / len(self.load.runs)
+
+    def opens_too_long(self, now: float, within: float) -> bool:
+        """Whether the server has not answered for ``within`` seconds to the begin of the handler's transaction."""
+        opening = self._opening
+        return opening is not None and now - opening > within
+
+    def outlives_lease(self, now: float, margin: float) -> bool:
+        """Whether the lease, which a heartbeat may not extend now, is over in less than ``margin`` seconds."""
+        return self.keeps_snapshot and now - self.beaten > self.task.visibility_timeout - margin
 
     def overdue(self, now: float) -> bool:
         """Whether the handler has outlived the time limit of its task."""

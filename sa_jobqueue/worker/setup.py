@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine, create_engine, make_url
@@ -23,12 +22,11 @@ __all__ = [
     "breadths",
     "check_pool",
     "check_tasks",
-    "control_engine",
     "default_name",
     "dispose",
+    "engine_of",
     "home_engine",
     "lanes",
-    "listening_engine",
     "requeue_jitter",
 ]
 
@@ -90,39 +88,9 @@ def home_engine(factory: Callable[[], Any], models: Models) -> Engine:
     return bind
 
 
-@contextmanager
-def control_engine(home: Engine) -> Iterator[Engine]:
-    """An engine with the same connection settings and a pool of its own, and no isolation level.
-
-    Whoever uses it derives one with the level that is wanted: SQLAlchemy does not override one level with another.
-    """
-    if home.dialect.name != "postgresql":
-        msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
-        raise WorkerMisconfigured(msg)
-    given: dict[str, Any] = {"hide_parameters": home.hide_parameters}
-    if home.dialect.is_async or home.dialect.driver != "psycopg":
-        engine = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
-    else:
-        engine = create_engine(home.url, pool=home.pool.recreate(), **given)
-    options = {key: value for key, value in home.get_execution_options().items() if key != "isolation_level"}
-    try:
-        yield engine.execution_options(**options)
-    finally:
-        engine.dispose()
-
-
-@contextmanager
-def listening_engine(home: Engine, url: str | URL | None) -> Iterator[Engine]:
-    """The engine of the listener: to ``url`` if that is given, else in the application's way."""
-    if url is None:
-        with control_engine(home) as engine:
-            yield engine
-        return
-    engine = create_engine(make_url(url).set(drivername="postgresql+psycopg"), poolclass=NullPool)
-    try:
-        yield engine
-    finally:
-        engine.dispose()
+def engine_of(url: str | URL) -> Engine:
+    """An engine for psycopg, whichever driver the URL names."""
+    return create_engine(make_url(url).set(drivername="postgresql+psycopg"))
 
 
 async def dispose(factory: Callable[[], AsyncSession]) -> None:

@@ -6,7 +6,6 @@ the loop's own thread; so the machine needs no lock. ``SimpleQueue.put`` is safe
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,7 +23,7 @@ from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.keeper import Keeper
 from sa_jobqueue.worker.lanes import Lane
 from sa_jobqueue.worker.machine import Machine
-from sa_jobqueue.worker.outages import Outages, passing_over_outages
+from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, Patience, passing_over_outages
 from sa_jobqueue.worker.recorder import Recorder
 from sa_jobqueue.worker.run import Condemned, Load, Run
 from sa_jobqueue.worker.tally import Tally
@@ -65,12 +64,13 @@ class Shift:
         self._waiting_for: set[int] = set()
         self._outages = Outages(control.worker, emit)
         self._tally_at, self._turn = 0.0, 0
-        self._give_up = threading.Event()
+        self._patience = Patience()
+        self._sweep_from = 0.0
         self._tally = Tally()
         self.turns = Turns(machine.concurrency, hungry=self._wake)
-        self.recorder = Recorder(control, self._tally, emit, self._ended, self._give_up)
+        self.recorder = Recorder(control, self._tally, emit, self._ended, self._patience)
         shortest = min(task.visibility_timeout for task in tasks)
-        self._keeper = Keeper(keeper_control, shortest, emit, self._abandon, self._fatal)
+        self._keeper = Keeper(keeper_control, shortest, control.line.within, emit, self._abandon, self._fatal)
 
     def work(self, start: Callable[[Load], None]) -> None:
         """Loop until the machine is done; then nothing is claimed by this worker any more."""
@@ -166,17 +166,28 @@ class Shift:
         if not self._machine.looks(now):
             return
         due_in = None
-        for sight in self._control.see(list(self._lanes)):
+        sights = self._control.see(list(self._lanes))
+        self._recover(now)
+        for sight in sights:
             lane = self._lanes[sight.queue]
             lane.ready = lane.ready or sight.ready
-            if sight.due_in is not None and sight.due_in <= 0:
+            rest = None if sight.due_in is None else max(sight.due_in, self._sweep_from - now)
+            if rest is not None and rest <= 0:
                 self._sweep(lane)
-            elif sight.due_in is not None:
-                due_in = min(sight.due_in, due_in or sight.due_in)
+            elif rest is not None:
+                due_in = min(rest, due_in or rest)
         found = any(lane.ready for lane in self._lanes.values())
         self._machine.looked(time.monotonic(), found=found, due_in=due_in)
-        self._outages.answered()  # an outage makes a look due, so every outage ends here
+        if now >= self._sweep_from:
+            self._outages.answered()  # an outage makes a look due, so every outage ends here
         self._give_back(self.turns.withdraw(claimed_before=self._machine.in_line_too_long(now)))
+
+    def _recover(self, now: float) -> None:
+        """At the first answer after an outage, let those who have something to record be faster than the sweep."""
+        if self._outages.unanswered:
+            self._outages.heard()
+            self._patience.renew()
+            self._sweep_from = now + PAUSE_BEFORE_SWEEP
 
     def _sweep(self, lane: Lane) -> None:
         swept = self._control.sweep(lane.queue)
@@ -264,7 +275,7 @@ class Shift:
 
     def _end_all(self) -> None:
         """End the runs that are left from outside and give their jobs back."""
-        self._give_up.set()
+        self._patience.exhaust()
         self._give_back(self.turns.withdraw())
         for run in list(self._runs):
             run.condemn(Condemned.STOPPED)

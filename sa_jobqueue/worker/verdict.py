@@ -18,6 +18,7 @@ from sa_jobqueue.errors import (
     InvalidArgument,
     LeaseLost,
     RejectJob,
+    SnapshotOutlivedLease,
     SnoozeJob,
     TimeLimitExceeded,
 )
@@ -88,7 +89,8 @@ def _of_condemned(condemned: Condemned, error: BaseException, job: ClaimedJob, b
         return Verdict(Ending.LOST, error=error)
     if condemned is Condemned.STOPPED:
         return Verdict(Ending.RELEASE, error=error)
-    return Verdict(Ending.FAIL, delay=backoff.delay(job.attempt), error=TimeLimitExceeded(job.id))
+    too_long = SnapshotOutlivedLease(job.id) if condemned is Condemned.SNAPSHOT else TimeLimitExceeded(job.id)
+    return Verdict(Ending.FAIL, delay=backoff.delay(job.attempt), error=too_long)
 
 
 def _as_told(error: BaseException) -> Verdict | None:

@@ -98,10 +98,17 @@ class Watch:
         """The session has begun a transaction on this connection."""
         if transaction.nested or connection.engine.pool is not self._home.pool:
             return
-        pid = backend_of(connection, self._idle_timeout)
         for run in self._runs:
-            run.attach(pid)
+            run.open(connection.connection.driver_connection)
+        pid, keeps_snapshot = backend_of(connection, self._idle_timeout)
+        for run in self._runs:
+            run.attach(pid, keeps_snapshot=keeps_snapshot)
         self._overheard.belongs(connection, self)
+
+    def committing(self) -> None:
+        """The session's root transaction is about to be committed."""
+        for run in self._runs:
+            run.committing = True
 
     def committed(self) -> None:
         """The session's root transaction has committed."""
@@ -128,6 +135,7 @@ def follow(session: Session, watch: Watch, *, heard: bool = False) -> None:
 def listen(target: Session | type[Session]) -> None:
     """Let the watches of one session, or of all sessions of a class, hear what those do."""
     event.listen(target, "after_begin", _after_begin)
+    event.listen(target, "before_commit", _before_commit)
     event.listen(target, "after_commit", _after_commit)
     event.listen(target, "after_rollback", _after_rollback)
     event.listen(target, "after_transaction_end", _after_transaction_end)
@@ -137,6 +145,12 @@ def _after_begin(session: Session, transaction: SessionTransaction, connection: 
     watch: Watch | None = session.info.get(_KEY)
     if watch is not None:
         watch.begun(transaction, connection)
+
+
+def _before_commit(session: Session) -> None:
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None and not session.in_nested_transaction():
+        watch.committing()
 
 
 def _after_commit(session: Session) -> None:

@@ -20,6 +20,7 @@ from sa_jobqueue.worker import setup
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
 from sa_jobqueue.worker.lanes import Lane
+from sa_jobqueue.worker.line import Line, line
 from sa_jobqueue.worker.listener import Ear, Listener
 from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.run import Load
@@ -39,6 +40,8 @@ __all__ = ["Worker"]
 logger = logging.getLogger("sa_jobqueue")
 
 _DRAIN_INTERVAL = 0.05
+_LEAST_BEAT_TIMEOUT = 2.0
+"""Seconds; a server under load may well take one."""
 
 
 class Worker:
@@ -58,6 +61,8 @@ class Worker:
         grace: seconds that a graceful stop waits for running handlers before it ends them from outside.
         idle_timeout: ``idle_in_transaction_session_timeout`` in seconds of the handlers' transactions, unless the
             server sets one; it bounds how long a hung worker process keeps its row locks.
+        control_timeout: seconds that one of the worker's own short transactions may take, a claim, a sweep or a record;
+            one that takes longer is ended and counts as an outage. A heartbeat has a third of its lease.
         natural_keys_only: write dedup rows only for jobs that have a ``dedup_key``.
         job_log: write every run to the job log.
         models: the mapped classes, if they are not the ready-made ones.
@@ -83,6 +88,7 @@ class Worker:
         requeue_jitter: timedelta | float = 1.0,
         grace: timedelta | float = 30.0,
         idle_timeout: timedelta | float = 300.0,
+        control_timeout: timedelta | float = 15.0,
         natural_keys_only: bool = False,
         job_log: bool = False,
         models: Models | None = None,
@@ -101,6 +107,7 @@ class Worker:
         self._sweep = to_seconds("sweep_interval", sweep_interval, least=0.001)
         self._requeue_jitter = setup.requeue_jitter(to_seconds("requeue_jitter", requeue_jitter), tasks)
         self._grace = to_seconds("grace", grace)
+        self._control_timeout = to_seconds("control_timeout", control_timeout, least=0.5)
         self._models = models or Models()
         self._job_log = job_log
         self._listen = listen
@@ -123,8 +130,8 @@ class Worker:
             SchemaMismatch: if the tables are missing or of another release.
         """
         homes = self._homes()
-        with setup.control_engine(homes[0]) as engine, setup.control_engine(homes[0]) as keeper_engine:
-            shift = self._new_shift(engine, keeper_engine, drain=until_empty)
+        with line(homes[0], self._control_timeout) as own, line(homes[0], self._beat_timeout()) as keepers:
+            shift = self._new_shift(own, keepers, drain=until_empty)
             overheard = Overheard()
             handling = self._handling(shift, overheard)
             heard = overheard.listening(homes)
@@ -148,11 +155,16 @@ class Worker:
             setup.check_pool(home, self._concurrency)
         return homes
 
+    def _beat_timeout(self) -> float:
+        """A beat that is not answered must be over before the lease is: in time for another one."""
+        shortest = min(task.visibility_timeout for task in self._tasks)
+        return min(max(shortest / 3, _LEAST_BEAT_TIMEOUT), self._control_timeout)
+
     def _open_up(self, control: Control, keeper_control: Control) -> None:
         jobs = self._models.table(self._models.job)
         control.open()
         keeper_control.open()
-        with control.engine.connect() as connection:
+        with control.begin() as connection:
             check_schema(connection, jobs.schema, job_table=jobs.name)
         self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
 
@@ -173,7 +185,7 @@ class Worker:
                 shift.stop()
             self._stop_early = False
 
-    def _new_shift(self, engine: Engine, keeper_engine: Engine, *, drain: bool) -> Shift:
+    def _new_shift(self, own: Line, keepers: Line, *, drain: bool) -> Shift:
         machine = Machine(
             concurrency=self._concurrency,
             poll_interval=min(self._poll, self._sweep, *([_DRAIN_INTERVAL] if drain else [])),
@@ -181,8 +193,7 @@ class Worker:
             drain=drain,
         )
         control, keeper_control = (
-            Control(each, self._models, self.name, self._job_log, self._requeue_jitter)
-            for each in (engine, keeper_engine)
+            Control(each, self._models, self.name, self._job_log, self._requeue_jitter) for each in (own, keepers)
         )
         open_up = partial(self._open_up, control, keeper_control)
         breadths = setup.breadths(self._tasks)
@@ -208,10 +219,11 @@ class Worker:
         if self._listen is False:
             yield
             return
-        with setup.listening_engine(home, None if self._listen is True else self._listen) as engine:
+        where = home if self._listen is True else setup.engine_of(self._listen)
+        with line(where, self._control_timeout) as own:
             rely = shift.rely_on_hints
             ear = Ear(shift.hear, mended=partial(rely, healthy=True), failed=partial(rely, healthy=False))
-            listener = Listener(engine, self._models, self.name, ear, self._emit)
+            listener = Listener(own, self._models, self.name, ear, self._emit)
             listener.start()
             with closing(listener):
                 yield

@@ -11,7 +11,7 @@ from sa_jobqueue.testing.chaos.report import Report, sum_up
 
 
 def _report(toll: Toll, **changes: Any) -> Report:
-    given: dict[str, Any] = {"findings": [], "left": [], "restarts": True, "failed_starts": 0, **changes}
+    given: dict[str, Any] = {"findings": [], "left": [], "restarts": True, **changes}
     return sum_up(seed=1, seconds=8.0, drain_seconds=1.0, toll=toll, history=[], remains=Remains(), **given)
 
 

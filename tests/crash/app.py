@@ -1,7 +1,8 @@
 """An application whose processes the tests of this folder kill and pause. Its settings are in the environment.
 
-DATABASE_URL; RUN is what a process does (module:function); QUEUES to serve, with commas; IDLE is the idle_timeout of
-the worker in seconds; EVENTS names a file that gets one line (process, event, job) for whatever a test wants to know.
+DATABASE_URL; RUN is what a process does (module:function); QUEUES to serve, with commas; IDLE and CONTROL are the
+timeouts of the worker in seconds; EVENTS names a file that gets one line (process, event, job) for whatever a test
+wants to know.
 """
 
 from __future__ import annotations
@@ -137,6 +138,7 @@ def new_worker(*subscribers: Callable[[Event], None], grace: float = 30) -> Work
         queues=os.environ["QUEUES"].split(","),
         name=str(os.getpid()),
         idle_timeout=float(os.environ.get("IDLE", "300")),
+        control_timeout=float(os.environ.get("CONTROL", "3")),
         job_log=True,
         grace=grace,
         subscribers=[_on_event, *subscribers],

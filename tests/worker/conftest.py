@@ -1,1 +1,31 @@
+"""Fixtures of this folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker as session_factory
+
 from tests.proofs.fixtures import *  # noqa: F403 - fixtures that two folders share
+from tests.proxy import Proxy, proxy_before
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlalchemy.orm import Session, sessionmaker
+
+
+@pytest.fixture
+def proxy(database_url: str) -> Iterator[Proxy]:
+    with proxy_before(database_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def through(proxy: Proxy) -> Iterator[sessionmaker[Session]]:
+    """Sessions, and so workers, that reach the database only through the proxy."""
+    engine = create_engine(proxy.url, pool_size=20)
+    yield session_factory(engine)
+    engine.dispose()

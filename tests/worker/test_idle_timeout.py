@@ -11,6 +11,7 @@ from sa_jobqueue.observe import RunStarted
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
+from tests.worker.dead import only_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,3 +72,23 @@ def test_the_connection_of_a_handler_carries_the_workers_timeout_even_if_its_fir
     enqueue("show")
     crew.drain(idle_timeout=42)
     assert shown == ["42s", "42s"]
+
+
+def test_a_handler_whose_session_is_known_to_be_over_still_hears_from_the_server_why(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer
+) -> None:
+    expiries: set[object] = set()
+
+    def beaten() -> bool:
+        expiries.add(observer.scalar("SELECT visible_at FROM jobqueue_job"))
+        return len(expiries) > 4
+
+    @tasks.task(queue=QUEUE, visibility_timeout=2)
+    def idle(session: Session) -> None:
+        session.execute(_SHOW)
+        wait_until(beaten, what="more beats than the keeper needs to see that the session is over")
+        session.execute(_SHOW)
+
+    job = enqueue("idle", max_attempts=1)
+    crew.drain(idle_timeout=1.2)
+    assert "idle-in-transaction timeout" in only_error(observer, job)

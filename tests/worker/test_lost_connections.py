@@ -5,13 +5,17 @@ from __future__ import annotations
 from threading import Barrier, Event
 from typing import TYPE_CHECKING
 
-from sa_jobqueue.observe import RunEnded, RunStarted
+from sqlalchemy import text
+
+from sa_jobqueue.observe import Outage, Recovered, RunEnded, RunStarted, RunUnrecorded
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncSession
     from sqlalchemy.orm import Session
 
@@ -23,6 +27,12 @@ _END_ALL_OTHERS = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
+
+_END_WAITING = (
+    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+    "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+"""Whoever waits for a lock."""
 
 
 def test_a_coroutine_whose_connection_the_server_ends_runs_again_and_spends_no_attempt(
@@ -70,3 +80,81 @@ def test_a_worker_whose_every_connection_is_ended_at_once_goes_on(
 
     assert sorted(map(int, observer.effects())) == list(range(10))
     assert {event.job.attempt for event in events.of(RunStarted)} == {1}
+
+
+def test_a_function_whose_connection_the_server_ends_in_the_middle_of_sql_runs_again_and_spends_no_attempt(
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    observer: Observer,
+    events: Events,
+) -> None:
+    @tasks.task(queue=QUEUE)
+    def wait_for_lock(session: Session) -> None:
+        session.add(Effect(name="once"))
+        session.flush()
+        session.execute(text("SELECT pg_advisory_xact_lock(1)"))
+
+    enqueue("wait_for_lock")
+    with engine.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(1)"))
+        crew.start()
+        wait_until(lambda: observer.scalar(_END_WAITING), what="a handler that waits, and its session to end")
+        events.wait_for(RunEnded)
+    events.wait_for(RunEnded, count=2)
+    assert (events.outcomes(), observer.effects()) == (["snoozed", "done"], ["once"])
+    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 1]
+
+
+def test_a_loop_whose_connection_the_server_ends_says_so_once_and_goes_on(
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    observer: Observer,
+    events: Events,
+) -> None:
+    @tasks.task(queue=QUEUE)
+    def mark(session: Session) -> None:
+        session.add(Effect(name="done"))
+
+    enqueue("mark")
+    with engine.begin() as connection:
+        connection.execute(text("LOCK jobqueue_job IN ACCESS EXCLUSIVE MODE"))
+        crew.start()
+        wait_until(lambda: observer.scalar(_END_WAITING), what="a sweep that waits, and its session to end")
+        events.wait_for(Outage)
+    events.wait_for(Recovered)
+    events.wait_for(RunEnded)
+    assert (events.outcomes(), observer.effects()) == (["done"], ["done"])
+    assert (len(events.of(Outage)), [event.job.attempt for event in events.of(RunStarted)]) == (1, [1])
+
+
+def test_a_record_whose_connection_the_server_ends_is_written_all_the_same_and_once(
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    observer: Observer,
+    events: Events,
+) -> None:
+    go_on = Event()
+
+    @tasks.task(queue=QUEUE)
+    def fail(_session: Session) -> None:
+        go_on.wait(30)
+        message = "told to fail"
+        raise ValueError(message)
+
+    job = enqueue("fail", max_attempts=2)
+    crew.start()
+    events.wait_for(RunStarted)
+    with engine.begin() as connection:
+        connection.execute(text("SELECT 1 FROM jobqueue_job FOR UPDATE"))
+        go_on.set()
+        wait_until(lambda: observer.scalar(_END_WAITING), what="a record that waits, and its session to end")
+    events.wait_for(RunEnded)
+    row = observer.job(job.id)
+    assert (events.outcomes(), row.attempt, len(row.errors)) == (["retried"], 1, 1)
+    assert events.of(RunUnrecorded) == []

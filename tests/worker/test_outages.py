@@ -17,8 +17,10 @@ from sa_jobqueue.observe import (
     HeartbeatFailed,
     Outage,
     Recovered,
+    RunEnded,
     RunStarted,
     RunUnrecorded,
+    SweepDone,
     WorkerStarted,
     log_event,
 )
@@ -28,6 +30,7 @@ from tests.database import memory_folder
 from tests.proofs.app import QUEUE
 from tests.proofs.crew import Crew
 from tests.waiting import wait_until
+from tests.worker.counting import counting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +103,7 @@ def test_a_worker_survives_a_crash_of_the_server_under_load_and_spends_no_attemp
     crew.wait(60)
 
     assert sorted(map(int, observer.effects())) == list(range(20))
-    assert {event.job.attempt for event in events.of(RunStarted)} == {1}
+    assert {started.job.attempt for started in events.of(RunStarted)} == {1}
     assert sorted(events.outcomes()) == ["done"] * 20 + ["snoozed"] * 4
     assert len(events.of(Recovered)) == 1
 
@@ -131,11 +134,10 @@ def test_a_long_outage_fills_no_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "sa_jobqueue")
-    attempts: list[object] = []
     enqueue_held(engine, 4)
     crew.start(until_empty=True, concurrency=4, subscribers=[events, log_event])
     wait_for_effects_in_flight(observer, 4)
-    with _counting_connects(attempts):
+    with counting("do_connect") as attempts:
         server.stop("immediate")
         go_on.set()
         wait_until(lambda: len(attempts) > 30, timeout=60, what="many tries to connect")
@@ -149,32 +151,59 @@ def test_a_long_outage_fills_no_log(
     assert len(events.of(HeartbeatFailed)) <= 1
 
 
-def test_runs_that_cannot_be_recorded_before_their_lease_is_over_run_again_and_are_no_outages_of_their_own(
+@pytest.mark.parametrize("seconds", [2, pytest.param(20, marks=pytest.mark.timeout(180))])
+def test_an_outage_of_many_leases_spends_no_attempt_of_the_runs_that_it_interrupts(
+    seconds: int, crew: Crew, engine: Engine, server: EmbeddedServer, observer: Observer, events: Events, go_on: Event
+) -> None:
+    enqueue_held(engine, 12, task="hold_briefly")
+    for _ in range(4):
+        crew.start(concurrency=2)
+    wait_for_effects_in_flight(observer, 8)
+    server.stop("immediate")
+    events.wait_for(Outage, count=4)
+    go_on.set()
+    Event().wait(seconds)  # nothing to wait for: the length of the outage is what is tried
+    server.start()
+    wait_until(lambda: events.outcomes().count("done") == 12, timeout=60, what="all jobs to be done")
+    events.wait_for(Recovered, count=4)
+
+    assert sorted(map(int, observer.effects())) == list(range(12))
+    assert {started.job.attempt for started in events.of(RunStarted)} == {1}
+    assert events.outcomes().count("snoozed") == 8
+    assert events.of(RunUnrecorded) == []
+    assert len(events.of(Outage)) == len(events.of(Recovered)) == 4
+    assert len(events.of(HeartbeatFailed)) <= 4
+
+
+def test_after_an_outage_no_sweep_is_faster_than_the_owners_of_leases_that_are_over(
     crew: Crew, engine: Engine, server: EmbeddedServer, observer: Observer, events: Events, go_on: Event
 ) -> None:
     enqueue_held(engine, 4, task="hold_briefly")
-    crew.start(until_empty=True, concurrency=4)
+    crew.start(concurrency=4)
     wait_for_effects_in_flight(observer, 4)
-    server.stop("immediate")
-    events.wait_for(Outage)
-    go_on.set()
-    events.wait_for(RunUnrecorded, count=4)
-    server.start()
-    crew.wait(60)
+    with _owners_delayed(1.0):
+        server.stop("immediate")
+        events.wait_for(Outage)
+        go_on.set()
+        server.start()
+        wait_until(lambda: events.outcomes().count("snoozed") == 4, timeout=30, what="the runs to be recorded")
+    events.wait_for(RunEnded, count=8)
 
     assert sorted(map(int, observer.effects())) == list(range(4))
-    assert (len(events.of(Outage)), len(events.of(Recovered))) == (1, 1)
+    assert {started.job.attempt for started in events.of(RunStarted)} == {1}
+    assert [swept for swept in events.of(SweepDone) if swept.swept.requeued] == []
 
 
 @contextmanager
-def _counting_connects(attempts: list[object]) -> Iterator[None]:
-    """Count the tries of all engines to connect."""
+def _owners_delayed(seconds: float) -> Iterator[None]:
+    """Heartbeats and records come so much later than they would."""
 
-    def count(*_details: object) -> None:
-        attempts.append(None)
+    def delay(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        if "reached AS MATERIALIZED" in statement or "before AS MATERIALIZED" in statement:
+            Event().wait(seconds)
 
-    event.listen(Engine, "do_connect", count)
+    event.listen(Engine, "before_cursor_execute", delay)
     try:
         yield
     finally:
-        event.remove(Engine, "do_connect", count)
+        event.remove(Engine, "before_cursor_execute", delay)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from sqlalchemy.orm import sessionmaker as session_factory
 from sa_jobqueue import JobSession, Models, SchemaMismatch, TaskRegistry, Worker, WorkerMisconfigured
 from sa_jobqueue.observe import RunEnded, RunStarted, WorkerStarted
 from sa_jobqueue.worker.control import Control
-from sa_jobqueue.worker.setup import control_engine
+from sa_jobqueue.worker.line import line
 from sa_jobqueue.worker.verdict import Ending, Verdict
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
@@ -181,8 +180,8 @@ def test_a_database_without_the_tables_is_refused_before_the_first_poll(
 def test_the_workers_own_connections_hide_parameters_where_the_applications_do(engine: Engine) -> None:
     for hidden in (True, False):
         home = create_engine(engine.url, hide_parameters=hidden)
-        with control_engine(home) as control:
-            assert control.hide_parameters is hidden
+        with line(home, 5) as own:
+            assert own.engine.hide_parameters is hidden
 
 
 @pytest.mark.parametrize(
@@ -195,10 +194,10 @@ def test_the_workers_own_statements_read_committed_whatever_the_application_does
     observer.all(REMEMBER_LEVELS)
     with Session(home) as session, session.begin():
         JobSession(session).enqueue("t")
-    with control_engine(home) as own:
+    with line(home, 5) as own:
         control = Control(own, Models(), "w", job_log=False)
         control.open()
         (job,) = control.claim("default", 1, {"t": 30.0}, None)
-        control.record(job, Verdict(Ending.RELEASE), give_up=threading.Event(), within=0)
+        control.record(job, Verdict(Ending.RELEASE))
     home.dispose()
     assert observer.all("SELECT level FROM levels") == [("serializable",), ("read committed",), ("read committed",)]

@@ -24,7 +24,6 @@ CREW: Final = "sa_jobqueue.testing.chaos.crew"
 _LOAD: Final = "sa_jobqueue.testing.chaos.load"
 _PATIENCE: Final = 20.0
 _LAST_WORDS: Final = 2_000
-_FAILED_STARTS: Final = 20
 _CLEAN: Final = frozenset({0, -signal.SIGTERM})
 """Exit codes after SIGTERM: stopped, or still importing, when there was nothing to stop."""
 
@@ -49,8 +48,6 @@ class Fleet:
     def __init__(self, url: str, orders: Orders, slots: int, crew: str = CREW) -> None:
         self._environment = {**os.environ, URL_VARIABLE: url}
         self._orders, self._crew, self._folder = orders, crew, Path(orders.folder)
-        self.failed_starts = 0
-        """Workers that ended before they served, because the database was away; each was replaced."""
         self._made, self._size = 0, slots
         self._slots: list[_Worker] = []
         self._reserve: _Worker | None = None
@@ -113,18 +110,14 @@ class Fleet:
         self._signal(name, signal.SIGCONT)
 
     def check(self) -> None:
-        """Make sure that every process is there; replace those that could not start, as a supervisor would.
+        """Make sure that every process is there: a worker waits for its database, and does not end with it.
 
         Raises:
-            FleetBroken: one has ended by itself after it had begun to serve, or too many could not start.
+            FleetBroken: one has ended by itself.
         """
-        for slot, (name, process) in enumerate(self._slots):
-            if process.poll() is None:
-                continue
-            if self._has_served(name) or self.failed_starts == _FAILED_STARTS:
+        for name, process in self._slots:
+            if process.poll() is not None:
                 raise FleetBroken(self._obituary(name, process))
-            self.failed_starts += 1
-            self._fill(slot)
         if self._load is not None and self._load.poll() is not None:
             raise FleetBroken(self._obituary("load", self._load))
 

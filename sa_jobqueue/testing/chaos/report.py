@@ -51,7 +51,6 @@ class Report:
     zombies: int
     idle_kills: int
     idle_pauses: int
-    failed_starts: int
     terminated: dict[str, int]
     drain_seconds: float
     findings: list[dict[str, str]]
@@ -71,7 +70,6 @@ def sum_up(
     seconds: float,
     drain_seconds: float,
     toll: Toll,
-    failed_starts: int,
     history: Sequence[Entry],
     remains: Remains,
     findings: Sequence[Finding],
@@ -100,7 +98,6 @@ def sum_up(
         zombies=toll.zombies,
         idle_kills=toll.idle_kills,
         idle_pauses=toll.idle_pauses,
-        failed_starts=failed_starts,
         terminated=dict(toll.terminated),
         drain_seconds=round(drain_seconds, 1),
         findings=[asdict(finding) for finding in findings[:_FINDINGS_SHOWN]],

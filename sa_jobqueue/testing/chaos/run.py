@@ -81,7 +81,6 @@ def run_chaos(
         seconds=settings.seconds,
         drain_seconds=drain_seconds,
         toll=injector.toll,
-        failed_starts=fleet.failed_starts,
         history=history,
         remains=remains,
         findings=check(history, remains),

@@ -1,0 +1,80 @@
+"""The worker's own line to the database: connections that no handler can take, transactions bounded on both ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
+from sqlalchemy import Engine, create_engine
+
+from sa_jobqueue.errors import WorkerMisconfigured
+from sa_jobqueue.worker.watchdog import Watchdog
+
+__all__ = ["Line", "line"]
+
+_CUT_AFTER = 1.5
+"""A transaction is cut after so many of its bounds: where the server still answers, its own error comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An engine, and what each of its transactions runs in: it is bounded to about ``within`` seconds."""
+
+    engine: Engine
+    within: float
+    bounded: Callable[[], AbstractContextManager[None]]
+
+
+@contextmanager
+def line(home: Engine, within: float) -> Iterator[Line]:
+    """An engine with the connection settings of ``home`` and a pool of its own; its transactions READ COMMITTED.
+
+    It has no isolation level for SQLAlchemy, which would not override it in an engine that is derived for autocommit.
+    The server ends a statement, or a silence between two of them, after ``within`` seconds; where it does not answer,
+    the connection is cut a little later. Both are an outage for the caller.
+
+    Raises:
+        WorkerMisconfigured: not PostgreSQL.
+    """
+    if home.dialect.name != "postgresql":
+        msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
+        raise WorkerMisconfigured(msg)
+    given: dict[str, Any] = {"hide_parameters": home.hide_parameters}
+    if home.dialect.is_async or home.dialect.driver != "psycopg":
+        engine = connecting = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
+    else:
+        engine, connecting = create_engine(home.url, pool=home.pool.recreate(), **given), home
+    engine.dialect.do_begin = _begin_with_limits(within)  # type: ignore[method-assign, assignment]
+    options = {key: value for key, value in home.get_execution_options().items() if key != "isolation_level"}
+    watchdog = Watchdog(engine, connecting, within * _CUT_AFTER)
+    try:
+        with watchdog.watching():
+            yield Line(engine.execution_options(**options), within, watchdog.bounded)
+    finally:
+        engine.dispose()
+
+
+def _begin_with_limits(within: float) -> Callable[[Any], None]:
+    """BEGIN and the limits of this one transaction, in the one round trip that BEGIN takes anyway.
+
+    The driver sends its own BEGIN only where none was sent. Limits set for the whole connection would stay behind on
+    the server's side of a pooler, and as startup options many poolers refuse them (docs/decisions/0009).
+    """
+    span = int(within * 1000)
+    begin = (
+        "BEGIN ISOLATION LEVEL READ COMMITTED; "
+        f"SET LOCAL idle_in_transaction_session_timeout = {span}; SET LOCAL statement_timeout = {span}"
+    ).encode()
+
+    def do_begin(connection: Any) -> None:
+        if connection.autocommit:
+            return
+        result = connection.pgconn.exec_(begin)
+        if result.status != ExecStatus.COMMAND_OK:
+            raise error_from_result(result)
+
+    return do_begin
