@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -10,7 +12,10 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sa_jobqueue.embedded import PostgresNotFound
 from sa_jobqueue.errors import InvalidArgument, JobQueueError
 
-__all__ = ["FAILED", "MISUSED", "Problem", "explain"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FAILED", "MISUSED", "Problem", "ending_in_one_line", "explain"]
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -25,6 +30,19 @@ class Problem(Exception):
     def __init__(self, message: str, *, code: int = FAILED) -> None:
         self.code = code
         super().__init__(message)
+
+
+@contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """An expected error inside the block becomes one line on stderr, and ends the process with its exit code."""
+    try:
+        yield
+    except Exception as error:
+        problem = explain(error)
+        if problem is None:
+            raise
+        sys.stderr.write(f"sa-jobqueue: {problem}\n")
+        sys.exit(problem.code)
 
 
 def explain(error: Exception) -> Problem | None:

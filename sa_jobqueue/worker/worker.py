@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -102,12 +102,13 @@ class Worker:
         self._stop_early = False
         self._stop_lock = threading.RLock()  # reentrant: stop() may be called by a signal handler, in the main thread
 
-    def run(self, *, until_empty: bool = False) -> None:
+    def run(self, *, until_empty: bool = False, signals: bool = True) -> None:
         """Work until stopped; with ``until_empty``, until nothing is left to do.
 
         A drain waits for jobs that are queued, due, claimed by anybody, or waiting for a retry that this run caused;
         not for jobs scheduled by others. In the main thread SIGTERM and SIGINT stop gracefully, a second one at once;
-        the handlers of the application are put back at the end.
+        the handlers of the application are put back at the end. ``signals=False`` leaves them alone, for an application
+        that calls :meth:`stop` itself.
 
         Raises:
             WorkerMisconfigured: if a pool is too small; names the number.
@@ -118,7 +119,11 @@ class Worker:
             shift = self._new_shift(engine, keeper_engine, drain=until_empty)
             overheard = Overheard()
             handling = self._handling(shift, overheard)
-            with self._on_duty(shift), overheard.listening(homes), self._runtimes(shift, handling) as start:
+            with (
+                self._on_duty(shift, signals=signals),
+                overheard.listening(homes),
+                self._runtimes(shift, handling) as start,
+            ):
                 shift.work(start)
         self._emit(WorkerStopped(self.name, shift.abandoned))
 
@@ -129,6 +134,15 @@ class Worker:
                 self._stop_early = True
             else:
                 self._shift.stop()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        """Hand events to one more subscriber from the next :meth:`run` on."""
+        self._subscribers = (*self._subscribers, subscriber)
+
+    def forget_connections(self) -> None:
+        """In a forked process, before :meth:`run`: empty the pools, but leave their connections to the parent."""
+        for home in self._homes():
+            home.dispose(close=False)
 
     def _homes(self) -> list[Engine]:
         """The application's engines, with pools that are large enough."""
@@ -147,9 +161,9 @@ class Worker:
         self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
 
     @contextmanager
-    def _on_duty(self, shift: Shift) -> Iterator[None]:
+    def _on_duty(self, shift: Shift, *, signals: bool) -> Iterator[None]:
         """Hand signals and calls of :meth:`stop` to the shift, those that came too early first."""
-        with stopping_on_signals(shift.stop):
+        with stopping_on_signals(shift.stop) if signals else nullcontext():
             self._take_over(shift)
             try:
                 yield

@@ -25,12 +25,18 @@ _DEFAULTS = {
 class WorkerProcess:
     """``tests.proofs.app`` with the settings of a Worker, and the visibility timeout of its tasks as ``lease``."""
 
+    module = "tests.proofs.app"
+
     def __init__(self, url: str, **settings: Any) -> None:
         self.lines: list[str] = []
-        command = [sys.executable, "-m", "tests.proofs.app", url, json.dumps(_DEFAULTS | settings)]
+        command = [sys.executable, "-m", self.module, url, json.dumps(_DEFAULTS | settings)]
         self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def expect(self, line: str, *, timeout: float = 60.0) -> None:
         """Wait until the process has said this line."""
