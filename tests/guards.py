@@ -34,6 +34,7 @@ _STALE = "tests/behaviour/test_stale_owner.py"
 _FENCE = "tests/behaviour/test_fence.py"
 _DEDUP = "tests/behaviour/test_dedup.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
+_SUPERVISOR = "tests/processes/test_supervisor.py"
 
 GUARDS = (
     Guard(
@@ -169,6 +170,48 @@ GUARDS = (
         "job.c.id == before.c.id, before.c.exists)",
         "job.c.id == before.c.id)",
         f"{_DEDUP}::test_a_job_without_an_effect_cannot_be_suppressed_away",
+    ),
+    Guard(
+        "a forked process leaves the parent's connections alone",
+        "worker/child.py",
+        "            worker.forget_connections()\n",
+        "            pass\n",
+        f"{_SUPERVISOR}::test_the_connections_of_a_parent_that_opened_its_engine_first_still_work[fork]",
+    ),
+    Guard(
+        "a forked process keeps nobody else's leash",
+        "worker/child.py",
+        "        each.close()  #",
+        "        pass  #",
+        f"{_SUPERVISOR}::test_the_children_of_a_supervisor_that_was_killed_let_their_jobs_end_and_leave[fork]",
+    ),
+    Guard(
+        "a process whose supervisor was killed leaves",
+        "worker/leash.py",
+        '                self._hear("leash")\n        self._hear("leash")\n',
+        '                self._hear("leash")\n',
+        f"{_SUPERVISOR}::test_the_children_of_a_supervisor_that_was_killed_let_their_jobs_end_and_leave[spawn]",
+    ),
+    Guard(
+        "a signal to a whole group of processes is one stop",
+        "worker/leash.py",
+        "max(self._told.values())",
+        "sum(self._told.values())",
+        f"{_SUPERVISOR}::test_one_signal_lets_running_jobs_end_whether_or_not_the_children_get_it_too",
+    ),
+    Guard(
+        "a process that dies is replaced",
+        "worker/roster.py",
+        "        place.due = now + pause\n",
+        "",
+        f"{_SUPERVISOR}::test_a_job_that_kills_its_process_is_a_dead_letter_after_its_attempts_and_the_others_go_on",
+    ),
+    Guard(
+        "processes that never come to serve are given up",
+        "worker/roster.py",
+        "        if self._hopeless(code):\n",
+        "        if False:\n",
+        f"{_SUPERVISOR}::test_processes_that_never_come_to_serve_are_given_up_at_the_third_death",
     ),
 )
 

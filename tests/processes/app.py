@@ -96,12 +96,14 @@ def main(url: str, settings: dict[str, Any]) -> int:
 
 
 def _around(engine: Engine, run: Callable[[], int]) -> int:
-    with engine.connect() as idle:
-        idle.execute(text("SELECT 1"))
     with engine.connect() as open_one:
+        with engine.connect() as idle:
+            idle.execute(text("SELECT 1"))
         open_one.execute(text("INSERT INTO effect (name) VALUES ('of the parent')"))
         tell("before", open_one.scalar(text("SELECT pg_backend_pid()")))
         code = run()
+        with engine.connect() as idle:
+            idle.execute(text("SELECT 1"))
         tell("after", open_one.scalar(text("SELECT pg_backend_pid()")))
         open_one.commit()
     return code
