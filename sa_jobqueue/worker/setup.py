@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.pool import NullPool, QueuePool
 
 from sa_jobqueue.errors import WorkerMisconfigured
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
 __all__ = ["breadths", "check_pool", "check_tasks", "control_engine", "default_name", "dispose", "home_engine", "lanes"]
+
+_DRIVER = "psycopg"
 
 
 def default_name() -> str:
@@ -81,7 +84,8 @@ def control_engine(home: Engine) -> Iterator[Engine]:
         msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
         raise WorkerMisconfigured(msg)
     given: dict[str, Any] = {"hide_parameters": home.hide_parameters}
-    if home.dialect.is_async or home.dialect.driver != "psycopg":
+    if home.dialect.is_async or home.dialect.driver != _DRIVER:
+        given["connect_args"] = _connect_arguments(home) if home.dialect.driver == _DRIVER else {}
         engine = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
     else:
         engine = create_engine(home.url, pool=home.pool.recreate(), **given)
@@ -90,6 +94,31 @@ def control_engine(home: Engine) -> Iterator[Engine]:
         yield engine.execution_options(**options)
     finally:
         engine.dispose()
+
+
+class _NotConnected(Exception):
+    """Carries what a connection would have been made with."""
+
+
+def _connect_arguments(home: Engine) -> dict[str, Any]:
+    """What the application's engine hands to psycopg: a worker behind a pooler needs its ``prepare_threshold`` too.
+
+    SQLAlchemy keeps the argument ``connect_args`` in a closure and shows it only to whoever is about to connect.
+    """
+    this_thread = threading.get_ident()
+
+    def catch(_dialect: object, _record: object, _arguments: object, given: dict[str, Any]) -> None:
+        if threading.get_ident() == this_thread:  # the application may be connecting meanwhile
+            raise _NotConnected(given)
+
+    event.listen(home, "do_connect", catch, insert=True)
+    try:
+        home.pool.recreate().connect()
+    except _NotConnected as caught:
+        return {name: value for name, value in caught.args[0].items() if name != "context"}  # adapters of that dialect
+    finally:
+        event.remove(home, "do_connect", catch)
+    return {}
 
 
 async def dispose(factory: Callable[[], AsyncSession]) -> None:
