@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from sa_jobqueue.embedded import PostgresNotFound
 from sa_jobqueue.errors import InvalidArgument, JobQueueError
+from sa_jobqueue.worker.poolers import ADVICE, is_mixed_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,8 @@ def _of_database(error: DBAPIError) -> Problem | None:
     sqlstate = getattr(error.orig, "sqlstate", None)
     if isinstance(error, (OperationalError, InterfaceError)) and sqlstate is None:
         return Problem(f"cannot reach the database: {said[0]}")
+    if is_mixed_up(error):
+        return Problem(f"{said[0]}, as behind a pooler in transaction mode: {ADVICE}")
     if isinstance(error, OperationalError) or sqlstate in _REFUSALS:
         return Problem(f"the database refused: {said[0]}")
     return None

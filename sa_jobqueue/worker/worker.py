@@ -21,6 +21,7 @@ from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
 from sa_jobqueue.worker.lanes import Lane
 from sa_jobqueue.worker.machine import Machine
+from sa_jobqueue.worker.poolers import naming_the_pooler
 from sa_jobqueue.worker.run import Load
 from sa_jobqueue.worker.runtimes import Both, ThreadRuntime
 from sa_jobqueue.worker.sessions import source_of
@@ -111,11 +112,15 @@ class Worker:
         that calls :meth:`stop` itself.
 
         Raises:
-            WorkerMisconfigured: if a pool is too small; names the number.
+            WorkerMisconfigured: if a pool is too small; names the number. If prepared statements get lost in a pooler.
             SchemaMismatch: if the tables are missing or of another release.
         """
         homes = self._homes()
-        with setup.control_engine(homes[0]) as engine, setup.control_engine(homes[0]) as keeper_engine:
+        with (
+            naming_the_pooler(),
+            setup.control_engine(homes[0]) as engine,
+            setup.control_engine(homes[0]) as keeper_engine,
+        ):
             shift = self._new_shift(engine, keeper_engine, drain=until_empty)
             overheard = Overheard()
             handling = self._handling(shift, overheard)
