@@ -16,12 +16,11 @@ from sa_jobqueue.models import Models
 from sa_jobqueue.observe import Event, WorkerStarted, WorkerStopped, log_event
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import to_seconds
-from sa_jobqueue.worker import setup
+from sa_jobqueue.worker import poolers, setup
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
 from sa_jobqueue.worker.lanes import Lane
 from sa_jobqueue.worker.machine import Machine
-from sa_jobqueue.worker.poolers import naming_the_pooler
 from sa_jobqueue.worker.run import Load
 from sa_jobqueue.worker.runtimes import Both, ThreadRuntime
 from sa_jobqueue.worker.sessions import source_of
@@ -117,7 +116,7 @@ class Worker:
         """
         homes = self._homes()
         with (
-            naming_the_pooler(),
+            poolers.naming_the_pooler(),
             setup.control_engine(homes[0]) as engine,
             setup.control_engine(homes[0]) as keeper_engine,
         ):
@@ -159,6 +158,7 @@ class Worker:
 
     def _open_up(self, control: Control, keeper_control: Control) -> None:
         jobs = self._models.table(self._models.job)
+        poolers.check(control.engine, keeper_control.engine)
         control.open()
         keeper_control.open()
         with control.engine.connect() as connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import create_engine
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from sa_jobqueue import EnqueuedJob
+    from tests.behaviour.observer import Observer
     from tests.cli.conftest import Run
 
 __all__ = ["run"]
-
-JOBS = 50
-"""Far more than the five executions after which psycopg prepares a statement."""
 
 
 @pytest.fixture
@@ -35,19 +33,17 @@ def preparing(pooled_url: str, pooled_engine: Engine) -> Iterator[Engine]:  # no
     engine.dispose()
 
 
-def test_a_worker_ends_with_an_error_that_names_the_argument_and_no_job_pays_for_it(
-    tasks: TaskRegistry, preparing: Engine, enqueue: Callable[..., EnqueuedJob], events: Events
+def test_a_worker_refuses_to_claim_with_an_error_that_names_the_argument(
+    tasks: TaskRegistry, preparing: Engine, enqueue: Callable[..., EnqueuedJob], events: Events, observer: Observer
 ) -> None:
-    @tasks.task(queue=QUEUE)
-    def quick(_session: Any) -> None: ...
-
-    for _ in range(JOBS):
-        enqueue("quick", max_attempts=1)
-    crew = Crew(tasks, preparing, events)
+    tasks.task(queue=QUEUE, name="quick")(lambda _session: None)
+    job = enqueue("quick")
     with pytest.raises(WorkerMisconfigured, match="prepare_threshold"):
-        crew.drain(concurrency=2)
+        Crew(tasks, preparing, events).drain()
 
-    assert set(events.outcomes()) <= {"done", "snoozed", "released"}
+    row = observer.job(job.id)
+    assert row is not None
+    assert (row.status, row.attempt, events.all) == ("queued", 0, [])
 
 
 def test_the_doctor_warns_of_it_and_is_content_with_the_argument_in_the_url(
