@@ -161,7 +161,7 @@ def test_the_children_of_a_supervisor_that_was_killed_let_their_jobs_end_and_lea
     crowd.expect(f"holding {job.id}")
     children = crowd.await_serving(3)
 
-    crowd.kill()
+    crowd.signal(signal.SIGKILL)
     wait_until(lambda: sum(map(runs, children)) == 1, what="the idle ones to leave")
     lock.commit()
 
