@@ -127,6 +127,11 @@ class Databases:
         with self._admin.connect() as connection:
             return str(connection.scalar(text("SHOW server_version")))
 
+    @property
+    def url(self) -> str:
+        """Of the server, for a role that may create databases."""
+        return self._admin.url.render_as_string(hide_password=False)
+
     @contextmanager
     def fresh(self, template: str = "template0") -> Iterator[str]:
         """Yield the URL of a database that nobody else knows; it is dropped under whoever still uses it."""

@@ -37,6 +37,7 @@ _FENCE = "tests/behaviour/test_fence.py"
 _DEDUP = "tests/behaviour/test_dedup.py"
 _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
+_SUPERVISOR = "tests/processes/test_supervisor.py"
 
 GUARDS = (
     Guard(
@@ -240,17 +241,12 @@ GUARDS = (
         f"{_FAULTS}::test_a_beat_between_a_coroutines_commit_and_its_answer_takes_it_for_no_loss",
     ),
     Guard(
-        "a terminate that failed is tried again",
+        "a terminate that failed keeps nobody from giving the run up",
         "worker/keeper.py",
-        """            if not run.finished:
+        """            with passing_over_outages():
                 run.with_backend(lambda pid: self._control.end_backend(pid, terminate=True))
-                self._abandon(run)
-            del self._doomed[run]
 """,
-        """            del self._doomed[run]
-            if not run.finished:
-                run.with_backend(lambda pid: self._control.end_backend(pid, terminate=True))
-                self._abandon(run)
+        """            run.with_backend(lambda pid: self._control.end_backend(pid, terminate=True))
 """,
         f"{_FAULTS}::test_a_handler_is_given_up_though_the_keepers_connection_ends_when_it_would_terminate_it",
     ),
@@ -294,7 +290,7 @@ GUARDS = (
     ),
     Guard(
         "the worker has connections of its own",
-        "worker/setup.py",
+        "worker/line.py",
         "pool=home.pool.recreate()",
         "pool=home.pool",
         "tests/worker/test_starting.py"
@@ -315,6 +311,48 @@ GUARDS = (
     return bindparam(None, callable_=lambda: datetime.now(UTC), type_=DateTime(timezone=True))
 """,
         "tests/clock/test_wrong_clocks.py::test_a_delay_counts_from_the_enqueue_by_the_databases_clock",
+    ),
+    Guard(
+        "a forked process leaves the parent's connections alone",
+        "worker/child.py",
+        "            worker.forget_connections()\n",
+        "            pass\n",
+        f"{_SUPERVISOR}::test_the_connections_of_a_parent_that_opened_its_engine_first_still_work[fork]",
+    ),
+    Guard(
+        "a forked process keeps nobody else's leash",
+        "worker/child.py",
+        "        each.close()  #",
+        "        pass  #",
+        f"{_SUPERVISOR}::test_the_children_of_a_supervisor_that_was_killed_let_their_jobs_end_and_leave[fork]",
+    ),
+    Guard(
+        "a process whose supervisor was killed leaves",
+        "worker/leash.py",
+        '                self._hear("leash")\n        self._hear("leash")\n',
+        '                self._hear("leash")\n',
+        f"{_SUPERVISOR}::test_the_children_of_a_supervisor_that_was_killed_let_their_jobs_end_and_leave[spawn]",
+    ),
+    Guard(
+        "a signal to a whole group of processes is one stop",
+        "worker/leash.py",
+        "max(self._told.values())",
+        "sum(self._told.values())",
+        f"{_SUPERVISOR}::test_one_signal_lets_running_jobs_end_whether_or_not_the_children_get_it_too",
+    ),
+    Guard(
+        "a process that dies is replaced",
+        "worker/roster.py",
+        "        place.due = now + pause\n",
+        "",
+        f"{_SUPERVISOR}::test_a_job_that_kills_its_process_is_a_dead_letter_after_its_attempts_and_the_others_go_on",
+    ),
+    Guard(
+        "processes that never come to serve are given up",
+        "worker/roster.py",
+        "        if self._hopeless(code):\n",
+        "        if False:\n",
+        f"{_SUPERVISOR}::test_processes_that_never_come_to_serve_are_given_up_at_the_third_death",
     ),
 )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import signal
-import sys
 from typing import TYPE_CHECKING
 
-from sa_jobqueue.cli.problems import explain
+from sa_jobqueue.cli.problems import ending_in_one_line
 from sa_jobqueue.cli.signals import ending_on
 
 if TYPE_CHECKING:
@@ -23,12 +22,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     from sa_jobqueue.cli.app import app  # noqa: PLC0415 - SIGTERM is listened to before the imports that take long
 
-    with ending_on(signal.SIGTERM):  # pid 1 has no default action for it
-        try:
-            app(arguments, prog_name="sa-jobqueue")
-        except Exception as error:
-            problem = explain(error)
-            if problem is None:
-                raise
-            sys.stderr.write(f"sa-jobqueue: {problem}\n")
-            sys.exit(problem.code)
+    with ending_on(signal.SIGTERM), ending_in_one_line():  # pid 1 has no default action for SIGTERM
+        app(arguments, prog_name="sa-jobqueue")

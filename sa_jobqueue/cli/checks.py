@@ -13,6 +13,7 @@ from sa_jobqueue.cli.show import duration
 from sa_jobqueue.errors import SchemaMismatch
 from sa_jobqueue.migrations import LATEST, check_schema, installed_version
 from sa_jobqueue.migrations.installed import JOB_TABLE
+from sa_jobqueue.worker.poolers import ADVICE, is_pooled, prepares
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,14 @@ def _connections(connection: Connection, _: str | None) -> tuple[Level, str, str
     return Level.WARN, seen, "a worker takes its concurrency + 2: lower it, raise max_connections, or use a pooler"
 
 
+def _pooler(connection: Connection, _: str | None) -> tuple[Level, str, str]:
+    if not is_pooled(connection):
+        return Level.OK, "none", ""
+    if not prepares(connection):
+        return Level.OK, "one, and statements are not prepared", ""
+    return Level.WARN, "one, and statements are prepared", f"unless it is in session mode: {ADVICE}"
+
+
 def _snapshots(connection: Connection, _: str | None) -> tuple[Level, str, str]:
     """Whoever holds an old snapshot stops vacuum, and every poll then walks the rows that died since."""
     row = connection.execute(
@@ -208,6 +217,7 @@ _CHECKS: Final = {
     "idle timeout": _idle_timeout,
     "parked rows": _parked_rows,
     "connections": _connections,
+    "pooler": _pooler,
     "oldest snapshot": _snapshots,
     "autovacuum": _vacuum,
     "dead rows": _dead_rows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import URL, Engine, create_engine, make_url
 from sqlalchemy.exc import ArgumentError
@@ -80,7 +80,23 @@ def open_session(given: str | None, *, schema: str | None = None) -> Iterator[Se
         yield session
 
 
-def connect_arguments(url: URL) -> dict[str, str]:
-    """What a connection gets unless the URL says otherwise."""
+def connect_arguments(url: URL) -> dict[str, Any]:
+    """What a connection gets unless the URL says otherwise; of what the URL says, that which is no text to psycopg.
+
+    Raises:
+        Problem: a ``prepare_threshold`` that is neither a number nor none.
+    """
     defaults = {"fallback_application_name": "sa-jobqueue", "connect_timeout": "10"}
-    return {name: value for name, value in defaults.items() if name not in url.query}
+    arguments: dict[str, Any] = {name: value for name, value in defaults.items() if name not in url.query}
+    if (threshold := url.query.get("prepare_threshold")) is not None:
+        arguments["prepare_threshold"] = _threshold(str(threshold))
+    return arguments
+
+
+def _threshold(said: str) -> int | None:
+    if said.lower() == "none":
+        return None
+    if not said.isdecimal():
+        msg = f"prepare_threshold in the URL is a number or none, not {said!r}"
+        raise Problem(msg, code=MISUSED)
+    return int(said)

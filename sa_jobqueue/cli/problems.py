@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from sa_jobqueue.embedded import PostgresNotFound
 from sa_jobqueue.errors import InvalidArgument, JobQueueError
+from sa_jobqueue.worker.poolers import ADVICE, is_mixed_up
 
-__all__ = ["FAILED", "MISUSED", "Problem", "explain"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["FAILED", "MISUSED", "Problem", "ending_in_one_line", "explain"]
 
 FAILED: Final = 1
 MISUSED: Final = 2
@@ -25,6 +31,19 @@ class Problem(Exception):
     def __init__(self, message: str, *, code: int = FAILED) -> None:
         self.code = code
         super().__init__(message)
+
+
+@contextmanager
+def ending_in_one_line() -> Iterator[None]:
+    """An expected error inside the block becomes one line on stderr, and ends the process with its exit code."""
+    try:
+        yield
+    except Exception as error:
+        problem = explain(error)
+        if problem is None:
+            raise
+        sys.stderr.write(f"sa-jobqueue: {problem}\n")
+        sys.exit(problem.code)
 
 
 def explain(error: Exception) -> Problem | None:
@@ -46,6 +65,8 @@ def _of_database(error: DBAPIError) -> Problem | None:
     sqlstate = getattr(error.orig, "sqlstate", None)
     if isinstance(error, (OperationalError, InterfaceError)) and sqlstate is None:
         return Problem(f"cannot reach the database: {said[0]}")
+    if is_mixed_up(error):
+        return Problem(f"{said[0]}, as behind a pooler in transaction mode: {ADVICE}")
     if isinstance(error, OperationalError) or sqlstate in _REFUSALS:
         return Problem(f"the database refused: {said[0]}")
     return None

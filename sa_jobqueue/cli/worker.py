@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,12 +15,16 @@ from sqlalchemy.orm import sessionmaker
 from sa_jobqueue.cli.database import connect_arguments, find_url
 from sa_jobqueue.cli.loading import load
 from sa_jobqueue.cli.options import Url
-from sa_jobqueue.cli.problems import MISUSED, Problem
+from sa_jobqueue.cli.problems import MISUSED, Problem, ending_in_one_line
 from sa_jobqueue.cli.signals import ending_on
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.worker import Worker
+from sa_jobqueue.worker.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
     from sqlalchemy import URL
 
 __all__ = ["worker"]
@@ -49,6 +54,9 @@ def worker(
     natural_keys_only: Annotated[
         bool, typer.Option("--natural-keys-only", help="No dedup rows for jobs without a dedup key.")
     ] = False,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="So many worker processes, watched and replaced.")
+    ] = None,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="Exit when everything is done.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; to stderr.")] = "info",
     url: Url = None,
@@ -66,11 +74,29 @@ def worker(
         "natural_keys_only": natural_keys_only or None,
     }
     settings = {setting: value for setting, value in given.items() if value is not None}
+    made = partial(_made, target, url, settings)
     # Until the worker listens itself: nothing is claimed yet, so code 0; and pid 1 has no default action for a signal.
-    with ending_on(signal.SIGTERM, code=0) as check, ExitStack() as owned:
-        chosen = _choose(load(target, TaskRegistry, Worker), target, url, settings, owned)
-        check()
-        chosen.run(until_empty=until_empty)
+    with ending_on(signal.SIGTERM, code=0) as check:
+        if processes is not None:
+            make = partial(_made_in_child, made, log_level)
+            raise typer.Exit(Supervisor(make, processes=processes, until_empty=until_empty).run())
+        with made() as chosen:
+            check()
+            chosen.run(until_empty=until_empty)
+
+
+@contextmanager
+def _made_in_child(made: Callable[[], AbstractContextManager[Worker]], log_level: str) -> Iterator[Worker]:
+    """A fresh interpreter has neither the logging nor the error handling of the command."""
+    _log_to_stderr(log_level)
+    with ending_in_one_line(), made() as chosen:
+        yield chosen
+
+
+@contextmanager
+def _made(target: str, url: str | None, settings: dict[str, Any]) -> Iterator[Worker]:
+    with ExitStack() as owned:
+        yield _choose(load(target, TaskRegistry, Worker), target, url, settings, owned)
 
 
 def _choose(

@@ -14,10 +14,14 @@ __all__ = [
     "Listening",
     "ListeningFailed",
     "Outage",
+    "ProcessEnded",
+    "ProcessStarted",
     "Recovered",
     "RunEnded",
     "RunStarted",
     "RunUnrecorded",
+    "SupervisorGaveUp",
+    "SupervisorStopping",
     "SweepDone",
     "WorkerStarted",
     "WorkerStopped",
@@ -27,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Base of all events; ``worker`` is the name of the worker that emits it."""
+    """Base of all events; ``worker`` is the name of the worker, or the supervisor, that emits it."""
 
     worker: str
 
@@ -129,3 +133,36 @@ class ListeningFailed(Event):
     """No notifications arrive; jobs are found by polling meanwhile. Emitted once for each series of failures."""
 
     error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStarted(Event):
+    """A supervisor has started a worker process; it serves when its worker emits ``WorkerStarted``."""
+
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnded(Event):
+    """A worker process has ended: with an exit code, or with minus the number of the signal that ended it.
+
+    Another one is started in ``restart_in`` seconds; None: the supervisor stops, or the queues are empty.
+    """
+
+    pid: int
+    code: int
+    restart_in: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorStopping(Event):
+    """A stop was asked for, and passed on to ``running`` processes; a second one of these: at once."""
+
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorGaveUp(Event):
+    """No process could begin to serve; ``code`` will be the exit code. The reason is what the last one had said."""
+
+    code: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 from functools import singledispatch
 
 from sa_jobqueue.observe.events import (
@@ -12,10 +13,14 @@ from sa_jobqueue.observe.events import (
     Listening,
     ListeningFailed,
     Outage,
+    ProcessEnded,
+    ProcessStarted,
     Recovered,
     RunEnded,
     RunStarted,
     RunUnrecorded,
+    SupervisorGaveUp,
+    SupervisorStopping,
     SweepDone,
     WorkerStarted,
     WorkerStopped,
@@ -134,6 +139,46 @@ def _(event: ListeningFailed) -> None:
         event.worker,
         _where(event.error),
     )
+
+
+@log_event.register
+def _(event: ProcessStarted) -> None:
+    logger.info("%s: process %d starts", event.worker, event.pid)
+
+
+@log_event.register
+def _(event: ProcessEnded) -> None:
+    if event.restart_in is not None:
+        logger.warning(
+            "%s: process %d %s; another one starts in %.1f s; what it had claimed comes back after its leases",
+            event.worker,
+            event.pid,
+            _how_it_ended(event.code),
+            event.restart_in,
+        )
+    else:
+        level = logging.WARNING if event.code else logging.INFO
+        logger.log(level, "%s: process %d %s", event.worker, event.pid, _how_it_ended(event.code))
+
+
+@log_event.register
+def _(event: SupervisorStopping) -> None:
+    logger.info("%s: stopping; %d processes still run", event.worker, event.running)
+
+
+@log_event.register
+def _(event: SupervisorGaveUp) -> None:
+    logger.error("%s: no process could begin to serve, see above; exit code %d", event.worker, event.code)
+
+
+def _how_it_ended(code: int) -> str:
+    """``was killed by SIGSEGV``, or ``ended with code 1``."""
+    if code >= 0:
+        return f"ended with code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"
 
 
 def _named(job: ClaimedJob) -> str:

@@ -10,7 +10,16 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import singledispatchmethod
 
 from sa_jobqueue.histogram import BUCKETS, upper_bound
-from sa_jobqueue.observe.events import Event, HeartbeatFailed, LeaseWasLost, Outage, RunEnded, RunUnrecorded, SweepDone
+from sa_jobqueue.observe.events import (
+    Event,
+    HeartbeatFailed,
+    LeaseWasLost,
+    Outage,
+    ProcessEnded,
+    RunEnded,
+    RunUnrecorded,
+    SweepDone,
+)
 from sa_jobqueue.observe.sampling import Sampler
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import QueueStats
@@ -59,6 +68,9 @@ class PrometheusSubscriber:
         )
         self._outages = Counter("sa_jobqueue_outages", "Times that the database did not answer.", registry=to)
         self._heartbeats = Counter("sa_jobqueue_heartbeat_failures", "Series of failed heartbeats.", registry=to)
+        self._processes = Counter(
+            "sa_jobqueue_processes_replaced", "Worker processes that ended unasked.", ["code"], registry=to
+        )
 
     def __call__(self, event: Event) -> None:
         """Count one event, from any thread."""
@@ -95,6 +107,11 @@ class PrometheusSubscriber:
     @_count.register
     def _(self, _event: HeartbeatFailed) -> None:
         self._heartbeats.inc()
+
+    @_count.register
+    def _(self, event: ProcessEnded) -> None:
+        if event.restart_in is not None:
+            self._processes.labels(str(event.code)).inc()
 
 
 class QueueCollector(Collector):

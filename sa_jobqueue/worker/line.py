@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -9,13 +10,14 @@ from typing import Any
 
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
-from sqlalchemy import Engine, create_engine
+from sqlalchemy import Engine, create_engine, event
 
 from sa_jobqueue.errors import WorkerMisconfigured
 from sa_jobqueue.worker.watchdog import Watchdog
 
 __all__ = ["Line", "line"]
 
+_DRIVER = "psycopg"
 _CUT_AFTER = 1.5
 """A transaction is cut after so many of its bounds: where the server still answers, its own error comes first."""
 
@@ -44,7 +46,8 @@ def line(home: Engine, within: float) -> Iterator[Line]:
         msg = f"a worker needs PostgreSQL; the sessionmaker is bound to {home.dialect.name}"
         raise WorkerMisconfigured(msg)
     given: dict[str, Any] = {"hide_parameters": home.hide_parameters}
-    if home.dialect.is_async or home.dialect.driver != "psycopg":
+    if home.dialect.is_async or home.dialect.driver != _DRIVER:
+        given["connect_args"] = _connect_arguments(home) if home.dialect.driver == _DRIVER else {}
         engine = connecting = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
     else:
         engine, connecting = create_engine(home.url, pool=home.pool.recreate(), **given), home
@@ -78,3 +81,28 @@ def _begin_with_limits(within: float) -> Callable[[Any], None]:
             raise error_from_result(result)
 
     return do_begin
+
+
+class _NotConnected(Exception):
+    """Carries what a connection would have been made with."""
+
+
+def _connect_arguments(home: Engine) -> dict[str, Any]:
+    """What the application's engine hands to psycopg: a worker behind a pooler needs its ``prepare_threshold`` too.
+
+    SQLAlchemy keeps the argument ``connect_args`` in a closure and shows it only to whoever is about to connect.
+    """
+    this_thread = threading.get_ident()
+
+    def catch(_dialect: object, _record: object, _arguments: object, given: dict[str, Any]) -> None:
+        if threading.get_ident() == this_thread:  # the application may be connecting meanwhile
+            raise _NotConnected(given)
+
+    event.listen(home, "do_connect", catch, insert=True)
+    try:
+        home.pool.recreate().connect()
+    except _NotConnected as caught:
+        return {name: value for name, value in caught.args[0].items() if name != "context"}  # adapters of that dialect
+    finally:
+        event.remove(home, "do_connect", catch)
+    return {}

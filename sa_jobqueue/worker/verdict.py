@@ -23,6 +23,7 @@ from sa_jobqueue.errors import (
     TimeLimitExceeded,
 )
 from sa_jobqueue.values import ClaimedJob, to_seconds
+from sa_jobqueue.worker.poolers import is_mixed_up
 from sa_jobqueue.worker.run import Condemned
 
 __all__ = ["Ending", "Verdict", "is_aftermath", "is_infrastructure", "is_outage", "judge", "root_cause"]
@@ -117,7 +118,7 @@ def _snoozed(error: SnoozeJob) -> Verdict | None:
 
 
 def _by_blame(error: BaseException, job: ClaimedJob, backoff: Backoff) -> Verdict:
-    if is_infrastructure(error):
+    if is_infrastructure(error) or is_mixed_up(error):
         return Verdict(Ending.SNOOZE, delay=_OUTAGES.delay(_given_back(job) + 1), error=error)
     undecodable = isinstance(error, ArgumentsMismatch)
     return Verdict(Ending.FAIL, delay=backoff.delay(job.attempt), error=error, undecodable=undecodable)

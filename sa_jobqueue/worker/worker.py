@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from sa_jobqueue.models import Models
 from sa_jobqueue.observe import Event, WorkerStarted, WorkerStopped, log_event
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import to_seconds
-from sa_jobqueue.worker import setup
+from sa_jobqueue.worker import poolers, setup
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
 from sa_jobqueue.worker.lanes import Lane
@@ -118,24 +118,32 @@ class Worker:
         self._stop_early = False
         self._stop_lock = threading.RLock()  # reentrant: stop() may be called by a signal handler, in the main thread
 
-    def run(self, *, until_empty: bool = False) -> None:
+    def run(self, *, until_empty: bool = False, signals: bool = True) -> None:
         """Work until stopped; with ``until_empty``, until nothing is left to do.
 
         A drain waits for jobs that are queued, due, claimed by anybody, or waiting for a retry that this run caused;
         not for jobs scheduled by others. In the main thread SIGTERM and SIGINT stop gracefully, a second one at once;
-        the handlers of the application are put back at the end.
+        the handlers of the application are put back at the end. ``signals=False`` leaves them alone, for an application
+        that calls :meth:`stop` itself.
 
         Raises:
-            WorkerMisconfigured: if a pool is too small; names the number.
+            WorkerMisconfigured: if a pool is too small; names the number. If prepared statements get lost in a pooler.
             SchemaMismatch: if the tables are missing or of another release.
         """
         homes = self._homes()
-        with line(homes[0], self._control_timeout) as own, line(homes[0], self._beat_timeout()) as keepers:
+        with (
+            poolers.naming_the_pooler(),
+            line(homes[0], self._control_timeout) as own,
+            line(homes[0], self._beat_timeout()) as keepers,
+        ):
             shift = self._new_shift(own, keepers, drain=until_empty)
             overheard = Overheard()
-            handling = self._handling(shift, overheard)
-            heard = overheard.listening(homes)
-            with self._on_duty(shift), heard, self._runtimes(shift, handling) as start, self._hinted(shift, homes[0]):
+            with (
+                self._on_duty(shift, signals=signals),
+                overheard.listening(homes),
+                self._runtimes(shift, self._handling(shift, overheard)) as start,
+                self._hinted(shift, homes[0]),
+            ):
                 shift.work(start)
         self._emit(WorkerStopped(self.name, shift.abandoned))
 
@@ -146,6 +154,15 @@ class Worker:
                 self._stop_early = True
             else:
                 self._shift.stop()
+
+    def subscribe(self, subscriber: Callable[[Event], None]) -> None:
+        """Hand events to one more subscriber from the next :meth:`run` on."""
+        self._subscribers = (*self._subscribers, subscriber)
+
+    def forget_connections(self) -> None:
+        """In a forked process, before :meth:`run`: empty the pools, but leave their connections to the parent."""
+        for home in self._homes():
+            home.dispose(close=False)
 
     def _homes(self) -> list[Engine]:
         """The application's engines, with pools that are large enough."""
@@ -162,6 +179,7 @@ class Worker:
 
     def _open_up(self, control: Control, keeper_control: Control) -> None:
         jobs = self._models.table(self._models.job)
+        poolers.check(control.engine, keeper_control.engine)
         control.open()
         keeper_control.open()
         with control.begin() as connection:
@@ -169,9 +187,9 @@ class Worker:
         self._emit(WorkerStarted(self.name, tuple(self._lanes), self._concurrency))
 
     @contextmanager
-    def _on_duty(self, shift: Shift) -> Iterator[None]:
+    def _on_duty(self, shift: Shift, *, signals: bool) -> Iterator[None]:
         """Hand signals and calls of :meth:`stop` to the shift, those that came too early first."""
-        with stopping_on_signals(shift.stop):
+        with stopping_on_signals(shift.stop) if signals else nullcontext():
             self._take_over(shift)
             try:
                 yield

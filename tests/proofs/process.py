@@ -29,13 +29,19 @@ class WorkerProcess:
     ``clock`` is how many seconds its wall clock is ahead.
     """
 
+    module = "tests.proofs.app"
+
     def __init__(self, url: str, *, clock: float = 0, **settings: Any) -> None:
         self.lines: list[str] = []
-        bent = ["-m", "tests.clock.shift", str(clock), "tests.proofs.app"] if clock else ["-m", "tests.proofs.app"]
+        bent = ["-m", "tests.clock.shift", str(clock), self.module] if clock else ["-m", self.module]
         command = [sys.executable, *bent, url, json.dumps(_DEFAULTS | settings)]
         self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def expect(self, line: str, *, timeout: float = 60.0) -> None:
         """Wait until the process has said this line."""

@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sa_jobqueue import Backoff, ClaimedJob, CommitRefused, DuplicateEffect, LeaseLost, RejectJob, SnoozeJob
 from sa_jobqueue.errors import ArgumentsMismatch, TimeLimitExceeded
 from sa_jobqueue.worker.run import Condemned
-from sa_jobqueue.worker.verdict import Ending, Verdict, is_aftermath, is_infrastructure, judge, root_cause
+from sa_jobqueue.worker.verdict import Ending, Verdict, is_aftermath, is_infrastructure, is_outage, judge, root_cause
 
 _NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 _JOB = ClaimedJob(7, "work", "task", {}, {}, 0, 2, 5, 2, _NOON, _NOON, _NOON, "me", None, None)
@@ -108,6 +108,12 @@ def test_these_errors_of_the_server_spend_no_attempt(sqlstate: str) -> None:
 @pytest.mark.parametrize("sqlstate", ["23505", "22012", "42P01", "42501", "22P05", "25P02", "25006", "P0001", "XX000"])
 def test_these_errors_of_the_server_are_the_handlers_own(sqlstate: str) -> None:
     assert not is_infrastructure(of_state(sqlstate))
+
+
+@pytest.mark.parametrize("sqlstate", ["26000", "42P05"])
+def test_a_prepared_statement_that_a_pooler_lost_spends_no_attempt_and_is_no_outage_to_wait_out(sqlstate: str) -> None:
+    assert verdict(of_state(sqlstate)).ending is Ending.SNOOZE
+    assert not is_outage(of_state(sqlstate))
 
 
 def test_a_lost_connection_is_the_infrastructures_fault_whatever_was_said_last() -> None:
