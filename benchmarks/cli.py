@@ -1,0 +1,89 @@
+"""The command line of the benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from benchmarks import report
+from benchmarks.cells import drains, enqueues, idle, snapshot
+from benchmarks.conditions import conditions
+from benchmarks.rounds import Cell, run_rounds
+from benchmarks.server import arena, serving
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is measured; ``seconds`` are those of one pickup or idle run."""
+
+    rounds: int
+    drain_jobs: int
+    enqueues: int
+    pickups: int
+    seconds: float
+    snapshot_jobs: int
+    passing: int
+
+
+_QUICK: Final = Scale(3, 800, 1_000, 60, 3, 600, 40_000)
+_FULL: Final = Scale(5, 4_000, 4_000, 60, 20, 3_000, 200_000)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, and tell; the exit code is 1 if a job was lost or repeated."""
+    given = _parser().parse_args(arguments)
+    console = Console(stderr=True)
+    scale = _QUICK if given.quick else _FULL
+    rounds = given.rounds or scale.rounds
+    chosen = _chosen(_cells(scale, given.concurrency), given.only)
+    with serving(given.url, given.folder) as (url, data), arena(url) as ready:
+        under: dict[str, Any] = conditions(ready, data)
+        under |= {"rounds": rounds, "concurrency": given.concurrency, "jobs": {cell.name: cell.jobs for cell in chosen}}
+        under |= {"scale": asdict(scale)}
+        series = run_rounds(chosen, ready, rounds=rounds, progress=lambda line: console.print(line, style="dim"))
+    if given.json:
+        sys.stdout.write(report.as_json(report.answer(series, under)) + "\n")
+    else:
+        report.show(series, under, Console())
+    return 0 if series.exactly_once else 1
+
+
+def _cells(scale: Scale, concurrency: int) -> list[Cell]:
+    return [
+        *drains.cells(scale.drain_jobs, concurrency),
+        *enqueues.cells(scale.enqueues),
+        *idle.cells(scale.pickups, scale.seconds, concurrency),
+        *snapshot.cells(scale.snapshot_jobs, scale.passing, concurrency),
+    ]
+
+
+def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
+    if only is None:
+        return cells
+    wanted = set(only.split(","))
+    if unknown := wanted - {cell.name for cell in cells}:
+        msg = f"no such cell: {', '.join(sorted(unknown))}; there are {', '.join(cell.name for cell in cells)}"
+        raise SystemExit(msg)
+    return [cell for cell in cells if cell.name in wanted]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three rounds of few jobs, under two minutes")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--only", metavar="CELLS", help="names of cells, with commas")
+    parser.add_argument("--rounds", type=int, help="by default 3 if quick, else 5")
+    parser.add_argument(
+        "--concurrency", type=int, default=4, help="handlers at a time in a worker, threads of its limits"
+    )
+    parser.add_argument("--url", help="a server to measure on, through a role that may create databases")
+    parser.add_argument("--folder", type=Path, help="where the own server keeps its data; on a disk")
+    return parser
