@@ -22,7 +22,7 @@ __all__ = ["main"]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is measured; ``seconds`` are those of one pickup or idle run."""
+    """How much is measured; ``seconds`` are those of one pickup or idle run, ``at_most`` those of all rounds."""
 
     rounds: int
     drain_jobs: int
@@ -31,10 +31,11 @@ class Scale:
     seconds: float
     snapshot_jobs: int
     passing: int
+    at_most: float
 
 
-_QUICK: Final = Scale(3, 800, 1_000, 60, 3, 600, 40_000)
-_FULL: Final = Scale(5, 4_000, 4_000, 60, 20, 3_000, 200_000)
+_QUICK: Final = Scale(3, 800, 1_000, 60, 3, 600, 40_000, 110)
+_FULL: Final = Scale(5, 4_000, 4_000, 60, 20, 3_000, 200_000, float("inf"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,7 +49,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         under: dict[str, Any] = conditions(ready, data)
         under |= {"rounds": rounds, "concurrency": given.concurrency, "jobs": {cell.name: cell.jobs for cell in chosen}}
         under |= {"scale": asdict(scale)}
-        series = run_rounds(chosen, ready, rounds=rounds, progress=lambda line: console.print(line, style="dim"))
+        series = run_rounds(
+            chosen,
+            ready,
+            rounds=rounds,
+            seconds=float("inf") if given.rounds else scale.at_most,
+            progress=lambda line: console.print(line, style="dim"),
+        )
+        under["rounds"] = max(map(len, series.samples.values()))
     if given.json:
         sys.stdout.write(report.as_json(report.answer(series, under)) + "\n")
     else:
@@ -77,7 +85,9 @@ def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="three rounds of few jobs, under two minutes")
+    parser.add_argument(
+        "--quick", action="store_true", help="three rounds of few jobs, or fewer rounds: under two minutes"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", metavar="CELLS", help="names of cells, with commas")
     parser.add_argument("--rounds", type=int, help="by default 3 if quick, else 5")
