@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.cells import drains, enqueues, idle, snapshot
+from benchmarks.cells import drains, enqueues, idle, others, snapshot
 from benchmarks.conditions import conditions
+from benchmarks.peers.environments import default_cache
+from benchmarks.peers.installing import installed
 from benchmarks.rounds import Cell, run_rounds
 from benchmarks.server import arena, serving
 
@@ -44,9 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console(stderr=True)
     scale = _QUICK if given.quick else _FULL
     rounds = given.rounds or scale.rounds
-    chosen = _chosen(_cells(scale, given.concurrency), given.only)
-    with serving(given.url, given.folder) as (url, data), arena(url) as ready:
-        under: dict[str, Any] = conditions(ready, data)
+    with ExitStack() as stack:
+        url, data = stack.enter_context(serving(given.url, given.folder))
+        ready = stack.enter_context(arena(url))
+        cells, under = _cells(scale, given.concurrency), conditions(ready, data)
+        if given.peers:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sa-jobqueue-peers-")))
+            peers, under["peers"] = installed(ready, given.cache, folder)
+            for peer in peers:
+                cells += others.cells(peer, drain_jobs=scale.drain_jobs, enqueues=scale.enqueues, pickups=scale.pickups)
+        chosen = _chosen(cells, given.only)
         under |= {"rounds": rounds, "concurrency": given.concurrency, "jobs": {cell.name: cell.jobs for cell in chosen}}
         under |= {"scale": asdict(scale)}
         series = run_rounds(
@@ -60,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.json:
         sys.stdout.write(report.as_json(report.answer(series, under)) + "\n")
     else:
-        report.show(series, under, Console())
+        report.show(series, under, Console(width=140))
     return 0 if series.exactly_once else 1
 
 
@@ -88,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick", action="store_true", help="three rounds of few jobs, or fewer rounds: under two minutes"
     )
+    parser.add_argument("--peers", action="store_true", help="also the peers, each installed by name from PyPI")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", metavar="CELLS", help="names of cells, with commas")
     parser.add_argument("--rounds", type=int, help="by default 3 if quick, else 5")
@@ -95,5 +107,6 @@ def _parser() -> argparse.ArgumentParser:
         "--concurrency", type=int, default=4, help="handlers at a time in a worker, threads of its limits"
     )
     parser.add_argument("--url", help="a server to measure on, through a role that may create databases")
+    parser.add_argument("--cache", type=Path, default=default_cache(), help="where the peers' environments are kept")
     parser.add_argument("--folder", type=Path, help="where the own server keeps its data; on a disk")
     return parser

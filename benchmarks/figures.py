@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,6 +27,13 @@ class Figure:
         return ratio(series, self.cell, self.over, self.value)
 
 
+_AGAINST: Final[Mapping[str, tuple[str, ...]]] = {
+    "insert": ("orm", "core", "async_orm", "async_core", "group", "group_flush", "batch"),
+    "noop": ("noop",),
+    "enqueue": ("enqueue",),
+    "bulk_enqueue": ("bulk_enqueue",),
+}
+"""Which cells of ours do the same work as a cell of a peer (``oban.insert``)."""
 _RATED: Final = (
     *("orm", "bare", "core", "raw", "naive", "noop", "no_dedup", "async_orm", "async_core", "two_processes"),
     *("group", "group_flush", "batch", "raw_batch", "raw_unfenced"),
@@ -61,8 +68,19 @@ FIGURES: Final = (
 
 def figures(series: Series) -> dict[str, float]:
     """Every figure that this series has, by its path."""
-    found = {figure.name: figure.of(series) for figure in FIGURES}
+    found = {figure.name: figure.of(series) for figure in (*FIGURES, *_of_peers(series))}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _of_peers(series: Series) -> Iterator[Figure]:
+    for cell in series.samples:
+        peer, _, work = cell.partition(".")
+        for ours in _AGAINST.get(work, ()):
+            yield Figure(f"{ours}.of_{peer}", ours, over=cell)
+        if work == "pickup":
+            yield from (Figure(f"peers.{cell}_ms.{each}", cell, value=f"{each}_ms") for each in ("p50", "p90", "p99"))
+        elif work:
+            yield Figure(f"peers.{cell}.jobs_per_s", cell)
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -83,6 +83,11 @@ class Stopwatch:
         (began, cpu_began), (ended, cpu_ended) = self._began, self._ended
         return Lap(self._seen - self._skipped, began, ended, cpu_ended - cpu_began)
 
+    def state(self) -> dict[str, float]:
+        """What is known so far, for a harness that learns from elsewhere when the work ended."""
+        began, cpu_began = self._began or (0.0, 0.0)
+        return {"began": began, "skipped": self._skipped, "started": self._seen, "cpu": self._ended[1] - cpu_began}
+
 
 def _now() -> tuple[float, float]:
     return time.monotonic(), time.process_time()

@@ -23,10 +23,10 @@ from benchmarks.verification import Counted, faults
 from sa_jobqueue import JobSession
 from sa_jobqueue.observe import Event, WorkerStarted
 
-__all__ = ["cells"]
+__all__ = ["GAP", "cells", "percentiles"]
 
 _WARM: Final = 2
-_GAP: Final = (0.020, 0.060)
+GAP: Final = (0.020, 0.060)
 _LEAST: Final = 4
 """Jobs of a run at least, however long each takes; a worker that only polls takes its poll interval for each."""
 
@@ -52,11 +52,11 @@ def _pickup(plan: Plan, seconds: float, arena: Arena, jobs: int) -> Sample:
             waits.append(_one_pickup(arena, pipe, len(waits) + 1))
         pipe.send("stop")
         answer(pipe)
-    return Sample(_percentiles(waits[_WARM:]), faults(arena, Counted.once_each(len(waits))))
+    return Sample(percentiles(waits[_WARM:]), faults(arena, Counted.once_each(len(waits))))
 
 
 def _one_pickup(arena: Arena, pipe: Connection, n: int) -> float:
-    time.sleep(random.uniform(*_GAP))  # noqa: S311 (no secret)
+    time.sleep(random.uniform(*GAP))  # noqa: S311 (no secret)
     with Session(arena.engine) as session:
         called = time.monotonic()
         JobSession(session).enqueue(TASK, {"n": n}, dedup_key=f"{TASK}:{n}")
@@ -65,7 +65,8 @@ def _one_pickup(arena: Arena, pipe: Connection, n: int) -> float:
     return (began - called) * 1_000
 
 
-def _percentiles(waits: list[float]) -> dict[str, float]:
+def percentiles(waits: list[float]) -> dict[str, float]:
+    """The cuts of a run in milliseconds."""
     cuts = statistics.quantiles(waits, n=100, method="inclusive")
     return {"p50_ms": cuts[49], "p90_ms": cuts[89], "p99_ms": cuts[98], "pickups": len(waits)}
 
