@@ -6,82 +6,82 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from benchmarks import report
-from benchmarks.cells import drains, enqueues, idle, others, snapshot
+from benchmarks import figures, growth, report
 from benchmarks.conditions import conditions
 from benchmarks.peers.environments import default_cache
 from benchmarks.peers.installing import installed
-from benchmarks.rounds import Cell, run_rounds
-from benchmarks.server import arena, serving
+from benchmarks.rounds import Cell, Series, run_rounds
+from benchmarks.scale import FULL, QUICK, Scale, cells_of_peer, our_cells
+from benchmarks.server import Arena, arena, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["main"]
 
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How much is measured; ``seconds`` are those of one pickup or idle run, ``at_most`` those of all rounds."""
-
-    rounds: int
-    drain_jobs: int
-    enqueues: int
-    pickups: int
-    seconds: float
-    snapshot_jobs: int
-    passing: int
-    at_most: float
-
-
-_QUICK: Final = Scale(3, 800, 1_000, 60, 3, 600, 40_000, 110)
-_FULL: Final = Scale(5, 4_000, 4_000, 60, 20, 3_000, 200_000, float("inf"))
+_WIDTH: Final = 140
+_notes = Console(stderr=True, width=_WIDTH)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, and tell; the exit code is 1 if a job was lost or repeated."""
     given = _parser().parse_args(arguments)
-    console = Console(stderr=True)
-    scale = _QUICK if given.quick else _FULL
-    rounds = given.rounds or scale.rounds
-    with ExitStack() as stack:
-        url, data = stack.enter_context(serving(given.url, given.folder))
-        ready = stack.enter_context(arena(url))
-        cells, under = _cells(scale, given.concurrency), conditions(ready, data)
-        if given.peers:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sa-jobqueue-peers-")))
-            peers, under["peers"] = installed(ready, given.cache, folder)
-            for peer in peers:
-                cells += others.cells(peer, drain_jobs=scale.drain_jobs, enqueues=scale.enqueues, pickups=scale.pickups)
-        chosen = _chosen(cells, given.only)
-        under |= {"rounds": rounds, "concurrency": given.concurrency, "jobs": {cell.name: cell.jobs for cell in chosen}}
-        under |= {"scale": asdict(scale)}
-        series = run_rounds(
-            chosen,
-            ready,
-            rounds=rounds,
-            seconds=float("inf") if given.rounds else scale.at_most,
-            progress=lambda line: console.print(line, style="dim"),
-        )
-        under["rounds"] = max(map(len, series.samples.values()))
+    scale = QUICK if given.quick else FULL
+    series, told, under = _COMMANDS[given.command](given, scale)
+    under |= {"scale": asdict(scale), "rounds": max(map(len, series.samples.values()))}
     if given.json:
-        sys.stdout.write(report.as_json(report.answer(series, under)) + "\n")
+        sys.stdout.write(report.as_json(report.answer(series, told, under)) + "\n")
     else:
-        report.show(series, under, Console(width=140))
+        report.show(series, told, under, Console(width=_WIDTH))
     return 0 if series.exactly_once else 1
 
 
-def _cells(scale: Scale, concurrency: int) -> list[Cell]:
-    return [
-        *drains.cells(scale.drain_jobs, concurrency),
-        *enqueues.cells(scale.enqueues),
-        *idle.cells(scale.pickups, scale.seconds, concurrency),
-        *snapshot.cells(scale.snapshot_jobs, scale.passing, concurrency),
-    ]
+def _figures(given: argparse.Namespace, scale: Scale) -> tuple[Series, dict[str, float], dict[str, Any]]:
+    with _ready(given) as (_, ready, under), tempfile.TemporaryDirectory(prefix="sa-jobqueue-peers-") as logs:
+        cells = our_cells(scale, given.concurrency)
+        if given.peers:
+            peers, under["peers"] = installed(ready, given.cache, Path(logs))
+            cells += [cell for peer in peers for cell in cells_of_peer(peer, scale)]
+        chosen = _chosen(cells, given.only)
+        under["jobs"] = {cell.name: cell.jobs for cell in chosen}
+        at_most = float("inf") if given.rounds or given.peers else scale.at_most
+        rounds = given.rounds or scale.rounds
+        series = run_rounds(chosen, ready, rounds=rounds, seconds=at_most, progress=_note)
+    return series, figures.figures(series), under
+
+
+def _growth(given: argparse.Namespace, scale: Scale) -> tuple[Series, dict[str, float], dict[str, Any]]:
+    with _ready(given) as (url, _, under):
+        rows = given.rows or scale.grown_rows
+        series = growth.measure(
+            url,
+            rows=rows,
+            jobs=scale.grown_jobs,
+            rounds=given.rounds or scale.rounds,
+            concurrency=given.concurrency,
+            progress=_note,
+        )
+        under |= {"rows": rows, "jobs": scale.grown_jobs}
+    return series, growth.figures_of(series), under
+
+
+_COMMANDS: Final = {"figures": _figures, "growth": _growth}
+
+
+@contextmanager
+def _ready(given: argparse.Namespace) -> Iterator[tuple[str, Arena, dict[str, Any]]]:
+    """A server, a database on it, and the conditions."""
+    with ExitStack() as stack:
+        url, data = stack.enter_context(serving(given.url, given.folder))
+        ready = stack.enter_context(arena(url))
+        yield url, ready, conditions(ready, data) | {"concurrency": given.concurrency}
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
@@ -94,18 +94,20 @@ def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
     return [cell for cell in cells if cell.name in wanted]
 
 
+def _note(line: str) -> None:
+    _notes.print(line, style="dim")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="three rounds of few jobs, or fewer rounds: under two minutes"
-    )
+    parser.add_argument("command", nargs="?", choices=_COMMANDS, default="figures")
+    parser.add_argument("--quick", action="store_true", help="three rounds of few jobs, or fewer: under 2 minutes")
     parser.add_argument("--peers", action="store_true", help="also the peers, each installed by name from PyPI")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--only", metavar="CELLS", help="names of cells, with commas")
-    parser.add_argument("--rounds", type=int, help="by default 3 if quick, else 5")
-    parser.add_argument(
-        "--concurrency", type=int, default=4, help="handlers at a time in a worker, threads of its limits"
-    )
+    parser.add_argument("--only", metavar="CELLS", help="figures: names of cells, with commas")
+    parser.add_argument("--rows", type=int, help="growth: rows of each kind; by default 1,000,000, or 100,000 if quick")
+    parser.add_argument("--rounds", type=int, help="by default 5, or 3 if quick")
+    parser.add_argument("--concurrency", type=int, default=4, help="handlers at a time, and threads of their limits")
     parser.add_argument("--url", help="a server to measure on, through a role that may create databases")
     parser.add_argument("--cache", type=Path, default=default_cache(), help="where the peers' environments are kept")
     parser.add_argument("--folder", type=Path, help="where the own server keeps its data; on a disk")

@@ -62,7 +62,7 @@ FIGURES: Final = (
     Figure("held_snapshot.passing_of_normal", "held_snapshot", "no_snapshot", "passing_jobs_per_s"),
     *(Figure(f"pickup_ms.{each}", "pickup", value=f"{each}_ms") for each in ("p50", "p90", "p99")),
     Figure("idle.cpu", "idle", value="cpu"),
-    Figure("idle.transactions_per_s", "idle", value="transactions_per_s"),
+    Figure("idle.transactions", "idle", value="transactions"),
 )
 
 

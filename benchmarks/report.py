@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import figures, nested
+from benchmarks.figures import nested
 from benchmarks.rounds import Series, median
 
 __all__ = ["answer", "as_json", "show"]
@@ -23,11 +23,11 @@ _COLUMNS: Final = {
 }
 
 
-def answer(series: Series, conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """All figures, the cost of a job in each cell, whether every job had one effect, and the conditions."""
+def answer(series: Series, told: Mapping[str, float], conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures told, the cost of a job in each cell, whether every job had one effect, and the conditions."""
     costs = {cell: _costs(series, cell) for cell in series.samples}
     return {
-        **nested(figures(series)),
+        **nested(told),
         "exactly_once": series.exactly_once,
         "faults": series.faults,
         "cells": {cell: cost for cell, cost in costs.items() if cost},
@@ -40,17 +40,17 @@ def as_json(given: Mapping[str, Any]) -> str:
     return json.dumps(_rounded(given), ensure_ascii=False)
 
 
-def show(series: Series, conditions: Mapping[str, Any], console: Console) -> None:
+def show(series: Series, told: Mapping[str, float], conditions: Mapping[str, Any], console: Console) -> None:
     """A table of cells, one of the ratios, and the conditions."""
     cells = Table("cell", *_COLUMNS.values(), "min - max jobs/s", title="medians of the rounds")
     for cell in series.samples:
         if cost := _costs(series, cell):
             cells.add_row(cell, *(_shown(cost.get(name)) for name in _COLUMNS), _range(series, cell))
-    told = Table("figure", "value", title="figures; ratios are medians of those within a round")
-    for name, value in figures(series).items():
-        if not name.endswith(".jobs_per_s"):
-            told.add_row(name, _shown(value))
-    console.print(cells, told)
+    ratios = Table("figure", "value", title="figures; ratios are medians of those within a round")
+    for name, value in told.items():
+        if not name.endswith("_per_s"):
+            ratios.add_row(name, _shown(value))
+    console.print(cells, ratios)
     console.print("every job had exactly one effect" if series.exactly_once else f"FAULTS: {series.faults}")
     console.print(json.dumps(_rounded(conditions), ensure_ascii=False))
 

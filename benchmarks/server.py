@@ -32,8 +32,8 @@ _PATIENCE: Final = 30.0
 _IN_MEMORY: Final = {"tmpfs", "ramfs"}
 _TABLES: Final = ", ".join(table.name for each in (metadata, Base.metadata) for table in each.sorted_tables)
 _SEED: Final = text(
-    "INSERT INTO jobqueue_job (queue, task, args, dedup_key)"
-    " SELECT :queue, :task, jsonb_build_object('n', n), CASE WHEN :keys THEN :task || ':' || n END"
+    "INSERT INTO jobqueue_job (queue, priority, task, args, dedup_key)"
+    " SELECT :queue, :priority, :task, jsonb_build_object('n', n), CASE WHEN :keys THEN :task || ':' || n END"
     " FROM generate_series(CAST(:first AS int), CAST(:last AS int)) AS n ORDER BY n"
 )
 
@@ -90,10 +90,19 @@ class Arena:
         """Empty every table; what was dead in them is gone too."""
         self.admin.execute(text(f"TRUNCATE {_TABLES} RESTART IDENTITY"))
 
-    def seed(self, jobs: int, *, task: str = TASK, queue: str = "default", keys: bool = True, first: int = 1) -> None:
+    def seed(
+        self,
+        jobs: int,
+        *,
+        task: str = TASK,
+        queue: str = "default",
+        priority: int = 0,
+        keys: bool = True,
+        first: int = 1,
+    ) -> None:
         """Enqueue jobs numbered from ``first`` on, each with a dedup key unless told otherwise."""
-        last = first + jobs - 1
-        self.admin.execute(_SEED, {"queue": queue, "task": task, "keys": keys, "first": first, "last": last})
+        span = {"first": first, "last": first + jobs - 1}
+        self.admin.execute(_SEED, {"queue": queue, "priority": priority, "task": task, "keys": keys, **span})
 
     def wait_for_quiet(self) -> None:
         """Return when nobody is connected but the harness: a server process writes its counters down when it ends.

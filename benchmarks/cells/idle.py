@@ -80,7 +80,7 @@ def _idle(plan: Plan, seconds: float, arena: Arena, _jobs: int) -> Sample:
         time.sleep(seconds)
         pipe.send("stop")
         wall, cpu = answer(pipe)
-    return Sample({"cpu": cpu / wall, "transactions_per_s": cost["commits"] / wall}, faults(arena, Counted(0, 0, 0)))
+    return Sample({"cpu": cpu / wall, "transactions": cost["commits"] / wall}, faults(arena, Counted(0, 0, 0)))
 
 
 def _serve(pipe: Connection, url: str, plan: Plan) -> None:

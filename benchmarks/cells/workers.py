@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -50,11 +50,14 @@ def worker_of(
     plan: Plan,
     handler: Callable[..., Any],
     watch: Stopwatch,
+    *,
     also: Mapping[str, tuple[Callable[..., Any], Mapping[str, Any]]] = MappingProxyType({}),
+    hear: Callable[[Event], None] = log_event,
+    queues: Sequence[str] | None = None,
 ) -> Worker:
     """A worker with one task, and others by name with their options; the watch hears of every commit."""
 
-    def hear(event: Event) -> None:
+    def time(event: Event) -> None:
         if type(event) is RunEnded:
             watch.ended()
 
@@ -66,7 +69,12 @@ def worker_of(
     if inspect.iscoroutinefunction(handler):
         engine = create_async_engine(url, pool_size=plan.concurrency)
         sessions = {"async_sessionmaker": async_sessionmaker(engine, expire_on_commit=False)}
-    return Worker(tasks, **sessions, concurrency=plan.concurrency, **{"subscribers": (log_event, hear), **plan.worker})
+    return Worker(
+        tasks,
+        **sessions,
+        concurrency=plan.concurrency,
+        **{"queues": queues, "subscribers": (hear, time), **plan.worker},
+    )
 
 
 def application_engine(url: str, concurrency: int) -> Engine:

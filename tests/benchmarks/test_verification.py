@@ -39,7 +39,7 @@ def _measured(ready: Arena, how: Drain) -> Series:
 
 def test_a_worker_that_ran_every_job_once_is_measured_and_without_a_fault(ready: Arena) -> None:
     series = _measured(ready, Drain(work, (Plan("orm", 2),)))
-    told = answer(series, {})
+    told = answer(series, {}, {})
     assert (told["exactly_once"], told["faults"]) == (True, [])
     assert told["cells"]["tiny"].keys() >= {"jobs_per_s", "cpu_us", "wal_bytes", "commits", "dead_tuples"}
 
@@ -50,7 +50,7 @@ def test_the_limit_leaves_the_same_rows_as_a_worker(ready: Arena) -> None:
 
 def test_a_lost_effect_is_a_fault(ready: Arena) -> None:
     ready.admin.execute(text(_ON_ROW_7.format(when="BEFORE", deed="RETURN NULL;")))
-    told = answer(_measured(ready, _RAW), {})
+    told = answer(_measured(ready, _RAW), {}, {})
     assert told["exactly_once"] is False
     assert told["faults"] == ["tiny: effects: 149, expected 150", "tiny: distinct_effects: 149, expected 150"]
 
@@ -58,7 +58,7 @@ def test_a_lost_effect_is_a_fault(ready: Arena) -> None:
 def test_an_effect_that_happened_twice_is_a_fault(ready: Arena) -> None:
     twice = "INSERT INTO bench_effect (n) VALUES (NEW.n); RETURN NULL;"
     ready.admin.execute(text(_ON_ROW_7.format(when="AFTER", deed=twice)))
-    told = answer(_measured(ready, _RAW), {})
+    told = answer(_measured(ready, _RAW), {}, {})
     assert (told["exactly_once"], told["faults"]) == (False, ["tiny: effects: 151, expected 150"])
 
 
