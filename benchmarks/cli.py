@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from benchmarks import figures, growth, report
+from benchmarks import figures, growth, plots, report
 from benchmarks.conditions import conditions
 from benchmarks.peers.environments import default_cache
 from benchmarks.peers.installing import installed
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _WIDTH: Final = 140
+_IMAGES: Final = Path(__file__).parents[1] / "docs" / "images"
 _notes = Console(stderr=True, width=_WIDTH)
 
 
@@ -72,7 +73,26 @@ def _growth(given: argparse.Namespace, scale: Scale) -> tuple[Series, dict[str, 
     return series, growth.figures_of(series), under
 
 
-_COMMANDS: Final = {"figures": _figures, "growth": _growth}
+def _plots(given: argparse.Namespace, scale: Scale) -> tuple[Series, dict[str, float], dict[str, Any]]:
+    with _ready(given) as (url, _, under):
+        rows = given.rows or scale.grown_rows
+        series = plots.measure(
+            url,
+            rows=rows,
+            jobs=scale.grown_jobs,
+            passing=scale.passing,
+            rounds=given.rounds or scale.rounds,
+            concurrency=given.concurrency,
+            progress=_note,
+        )
+        under |= {"rows": rows, "jobs": scale.grown_jobs}
+    told = plots.figures_of(series)
+    for file in plots.draw(figures.nested(told)["plots"], given.images):
+        _note(f"drawn: {file}")
+    return series, told, under
+
+
+_COMMANDS: Final = {"figures": _figures, "growth": _growth, "plots": _plots}
 
 
 @contextmanager
@@ -105,7 +125,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--peers", action="store_true", help="also the peers, each installed by name from PyPI")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", metavar="CELLS", help="figures: names of cells, with commas")
-    parser.add_argument("--rows", type=int, help="growth: rows of each kind; by default 1,000,000, or 100,000 if quick")
+    parser.add_argument(
+        "--rows", type=int, help="growth, plots: of each kind; by default 1,000,000, or 100,000 if quick"
+    )
+    parser.add_argument("--images", type=Path, default=_IMAGES, help="plots: the folder of the SVG files")
     parser.add_argument("--rounds", type=int, help="by default 5, or 3 if quick")
     parser.add_argument("--concurrency", type=int, default=4, help="handlers at a time, and threads of their limits")
     parser.add_argument("--url", help="a server to measure on, through a role that may create databases")

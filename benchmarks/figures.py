@@ -36,7 +36,7 @@ _AGAINST: Final[Mapping[str, tuple[str, ...]]] = {
 """Which cells of ours do the same work as a cell of a peer (``oban.insert``)."""
 _RATED: Final = (
     *("orm", "bare", "core", "raw", "naive", "noop", "no_dedup", "async_orm", "async_core", "two_processes"),
-    *("group", "group_flush", "batch", "raw_batch", "raw_unfenced"),
+    *("group", "group_flush", "batch", "raw_batch", "raw_unfenced", "pgbench_lease", "pgbench_one_statement"),
     *("enqueue", "own_insert", "bulk_enqueue", "copy", "held_snapshot", "no_snapshot", "hint", "hint_off"),
 )
 _RATIOS: Final = (
@@ -50,6 +50,7 @@ _RATIOS: Final = (
     ("group_flush.of_orm", "group_flush", "orm"),
     ("batch.of_raw", "batch", "raw_batch"),
     ("no_dedup.of_orm", "no_dedup", "orm"),
+    ("core.of_pgbench", "core", "pgbench_lease"),
     ("raw_unfenced.of_raw", "raw_unfenced", "raw"),
     ("enqueue.of_own_insert", "enqueue", "own_insert"),
     ("bulk_enqueue.of_raw", "bulk_enqueue", "copy"),

@@ -52,10 +52,11 @@ def together(laps: Sequence[Lap]) -> Lap:
 
 
 class Stopwatch:
-    """Counts starts and ends of jobs, from any thread."""
+    """Counts starts and ends of jobs, from any thread; ``seen`` is how many have started."""
 
     def __init__(self, warm: int = WARM) -> None:
-        self._warm, self._seen, self._skipped = warm, 0, 0
+        self.seen = 0
+        self._warm, self._skipped = warm, 0
         self._lock = threading.Lock()
         self._began: tuple[float, float] | None = None
         self._ended = (0.0, 0.0)
@@ -63,9 +64,9 @@ class Stopwatch:
     def started(self, jobs: int = 1) -> None:
         """The handler of one job, or of a batch of them, begins."""
         with self._lock:
-            if self._began is None and self._seen >= self._warm:
-                self._skipped, self._began = self._seen, _now()
-            self._seen += jobs
+            if self._began is None and self.seen >= self._warm:
+                self._skipped, self._began = self.seen, _now()
+            self.seen += jobs
 
     def ended(self) -> None:
         """A commit has returned."""
@@ -78,15 +79,15 @@ class Stopwatch:
             RuntimeError: too few jobs to get beyond the warm-up.
         """
         if self._began is None or self._ended[0] <= self._began[0]:
-            msg = f"{self._seen} jobs are too few: the watch starts after {self._warm}"
+            msg = f"{self.seen} jobs are too few: the watch starts after {self._warm}"
             raise RuntimeError(msg)
         (began, cpu_began), (ended, cpu_ended) = self._began, self._ended
-        return Lap(self._seen - self._skipped, began, ended, cpu_ended - cpu_began)
+        return Lap(self.seen - self._skipped, began, ended, cpu_ended - cpu_began)
 
     def state(self) -> dict[str, float]:
         """What is known so far, for a harness that learns from elsewhere when the work ended."""
         began, cpu_began = self._began or (0.0, 0.0)
-        return {"began": began, "skipped": self._skipped, "started": self._seen, "cpu": self._ended[1] - cpu_began}
+        return {"began": began, "skipped": self._skipped, "started": self.seen, "cpu": self._ended[1] - cpu_began}
 
 
 def _now() -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cells import drains, enqueues, idle, others, snapshot
+from benchmarks.cells import drains, enqueues, idle, others, pgbench, snapshot
 from benchmarks.rounds import Cell
 
 __all__ = ["FULL", "QUICK", "Scale", "cells_of_peer", "our_cells"]
@@ -57,6 +57,7 @@ def our_cells(scale: Scale, concurrency: int) -> list[Cell]:
     """Everything but the peers."""
     return [
         *drains.cells(scale.drain_jobs, concurrency),
+        *pgbench.cells(scale.drain_jobs),
         *enqueues.cells(scale.enqueues),
         *idle.cells(scale.pickups, scale.seconds, concurrency),
         *snapshot.cells(scale.snapshot_jobs, scale.passing, concurrency),

@@ -21,7 +21,7 @@ from benchmarks.rounds import Cell, Sample
 from benchmarks.server import Arena
 from benchmarks.verification import Counted, faults
 
-__all__ = ["cells"]
+__all__ = ["cells", "drain_behind"]
 
 _PASSING: Final = "pass"
 _BATCH: Final = 100
@@ -31,18 +31,19 @@ def cells(jobs: int, passing: int, concurrency: int) -> list[Cell]:
     """``passing`` jobs go by before ``jobs`` are timed; once with a snapshot held all the while, once without."""
     plan = Plan("orm", concurrency)
     return [
-        Cell("held_snapshot", jobs, partial(_drain_behind, plan, passing, held=True)),
-        Cell("no_snapshot", jobs, partial(_drain_behind, plan, passing, held=False)),
+        Cell("held_snapshot", jobs, partial(drain_behind, plan, passing, held=True)),
+        Cell("no_snapshot", jobs, partial(drain_behind, plan, passing, held=False)),
     ]
 
 
-def _drain_behind(plan: Plan, passing: int, arena: Arena, jobs: int, *, held: bool) -> Sample:
+def drain_behind(plan: Plan, passing: int, arena: Arena, jobs: int, *, held: bool) -> Sample:
+    """One run; ``passing`` may be 0."""
     arena.clear()
     arena.seed(passing, task=_PASSING)
     arena.seed(jobs, first=passing + 1)
     arena.settle_down()
     with _snapshot(arena, held=held):
-        if not knows("batch"):
+        if passing and not knows("batch"):
             _pass_by_sql(arena.url, passing)
         passed, lap = in_children(_work, (arena.url, plan))[0]
     values = {"jobs_per_s": lap.jobs_per_s, "cpu_us": lap.cpu_us}
@@ -76,7 +77,7 @@ def _work(url: str, plan: Plan) -> tuple[Lap | None, Lap]:
     watch, passing = Stopwatch(plan.warm), Stopwatch(plan.warm)
     worker = worker_of(url, plan, HANDLERS[plan.handler](watch), watch, also=_passing_task(passing))
     worker.run(until_empty=True)
-    return (passing.lap() if knows("batch") else None), watch.lap()
+    return (passing.lap() if passing.seen else None), watch.lap()
 
 
 def _passing_task(watch: Stopwatch) -> dict[str, tuple[Any, dict[str, Any]]]:
