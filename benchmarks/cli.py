@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -101,7 +102,11 @@ def _ready(given: argparse.Namespace) -> Iterator[tuple[str, Arena, dict[str, An
     with ExitStack() as stack:
         url, data = stack.enter_context(serving(given.url, given.folder))
         ready = stack.enter_context(arena(url))
-        yield url, ready, conditions(ready, data) | {"concurrency": given.concurrency}
+        under = conditions(ready, data) | {"concurrency": given.concurrency}
+        if under["load_before"] > under["cores"] / 2:
+            _note(f"load {under['load_before']} on {under['cores']} cores: others work here; read ratios and CPU")
+        yield url, ready, under
+        under["load_after"] = round(os.getloadavg()[0], 2)
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:

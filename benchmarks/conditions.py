@@ -7,7 +7,7 @@ import platform
 import statistics
 import tempfile
 import time
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,13 +29,20 @@ def conditions(arena: Arena, data: Path | None) -> dict[str, Any]:
         "load_before": round(os.getloadavg()[0], 2),
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "libraries": {name: version(name) for name in _LIBRARIES},
+        "libraries": {name: _version(name) for name in _LIBRARIES},
         "postgresql": arena.admin.scalar(text("SHOW server_version")),
         "settings": {name: arena.admin.scalar(text(f"SHOW {name}")) for name in SETTINGS},
     }
     if data is not None:
         found |= {"file_system": file_system(data), "fdatasync_us": fdatasync_us(data.parent)}
     return found
+
+
+def _version(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def fdatasync_us(folder: Path) -> float:

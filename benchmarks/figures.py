@@ -57,9 +57,12 @@ _RATIOS: Final = (
     ("held_snapshot.of_normal", "held_snapshot", "no_snapshot"),
     ("hint.of_off", "hint", "hint_off"),
 )
+_CPU: Final = (("orm", "bare"), ("core", "raw"), ("batch", "raw_batch"), ("group", "bare"), ("noop", "raw"))
 FIGURES: Final = (
     *(Figure(f"{cell}.jobs_per_s", cell) for cell in _RATED),
     *(Figure(*each) for each in _RATIOS),
+    *(Figure(f"{cell}.cpu_us", cell, value="cpu_us") for cell in dict.fromkeys(cell for cell, _ in _CPU)),
+    *(Figure(f"{cell}.cpu_times_{limit}", cell, over=limit, value="cpu_us") for cell, limit in _CPU),
     Figure("held_snapshot.passing_of_normal", "held_snapshot", "no_snapshot", "passing_jobs_per_s"),
     *(Figure(f"pickup_ms.{each}", "pickup", value=f"{each}_ms") for each in ("p50", "p90", "p99")),
     Figure("idle.cpu", "idle", value="cpu"),
