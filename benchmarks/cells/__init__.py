@@ -1,0 +1,1 @@
+"""The cells: one module for each kind of thing that is measured."""

@@ -1,0 +1,175 @@
+"""What bounds a worker from above and below: loops without our code around the same business INSERT.
+
+The SQL is written out, so that a limit stays where it is when the library's own statements change.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+import psycopg
+from sqlalchemy import make_url, select
+from sqlalchemy.orm import Session
+
+from benchmarks.business import Effect
+from benchmarks.cells.workers import HANDLERS, application_engine
+from benchmarks.laps import Lap, Stopwatch
+from sa_jobqueue import DedupKey, Job
+
+__all__ = ["bare", "connect", "naive", "raw", "raw_batch", "raw_unfenced"]
+
+CLAIM: Final = """
+    WITH picked AS MATERIALIZED (
+        SELECT id FROM jobqueue_job WHERE queue = 'default' AND status = 'queued'
+        ORDER BY priority, visible_at, id LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED)
+    UPDATE jobqueue_job AS job
+    SET status = 'claimed', attempt = attempt + 1, token = token + 1, claimed_by = 'raw',
+        claimed_at = statement_timestamp(), visible_at = statement_timestamp() + interval '30 seconds'
+    FROM picked WHERE job.id = picked.id RETURNING job.id, job.token, job.args
+"""
+EFFECT: Final = "INSERT INTO bench_effect (n) VALUES (%s)"
+EFFECTS: Final = "INSERT INTO bench_effect (n) SELECT unnest(%s::int[])"
+SETTLE: Final = """
+    WITH gone AS (
+        DELETE FROM jobqueue_job WHERE id = %s AND token = %s AND claimed_at IS NOT NULL
+        RETURNING id, task, dedup_key),
+    written AS (INSERT INTO jobqueue_dedup_key (scope, key, job_id) SELECT task, dedup_key, id FROM gone)
+    SELECT 1 / count(*) FROM gone
+"""
+"""Its fence is an error: COMMIT is on its way before the answer is here, so a stale token divides by zero."""
+SETTLE_MANY: Final = """
+    WITH gone AS (
+        DELETE FROM jobqueue_job AS job USING unnest(%s::bigint[], %s::bigint[]) AS held (id, token)
+        WHERE job.id = held.id AND job.token = held.token AND job.claimed_at IS NOT NULL
+        RETURNING job.id, job.task, job.dedup_key),
+    written AS (INSERT INTO jobqueue_dedup_key (scope, key, job_id) SELECT task, dedup_key, id FROM gone)
+    SELECT 1 / (count(*) = %s)::int FROM gone
+"""
+ACK_UNFENCED: Final = "DELETE FROM jobqueue_job WHERE id = ANY(%s)"
+
+
+def bare(url: str, jobs: int, threads: int) -> Lap:
+    """The business transaction of the ORM handler and nothing else: no queue, ``Session``, add, commit."""
+    watch, engine = Stopwatch(), application_engine(url, threads)
+    handler = HANDLERS["orm"](watch)
+
+    def transact(numbers: Iterable[int]) -> None:
+        for n in numbers:
+            with Session(engine) as session:
+                handler(session, n)
+                session.commit()
+            watch.ended()
+
+    _in_threads([partial(transact, range(1 + each, jobs + 1, threads)) for each in range(threads)])
+    return watch.lap()
+
+
+def naive(url: str, threads: int) -> Lap:
+    """The worker that one writes first: select for update, add, add, delete, commit, all of it by the unit of work."""
+    watch, engine = Stopwatch(), application_engine(url, threads)
+    of_queue = select(Job).where(Job.queue == "default", Job.status == "queued")
+    head = of_queue.order_by(Job.priority, Job.visible_at, Job.id).limit(1).with_for_update(skip_locked=True)
+
+    def drain() -> None:
+        while True:
+            with Session(engine) as session:
+                if (job := session.scalars(head).first()) is None:
+                    return
+                watch.started()
+                session.add(Effect(n=job.args["n"]))
+                session.add(DedupKey(scope=job.task, key=job.dedup_key, job_id=job.id))
+                session.delete(job)
+                session.commit()
+            watch.ended()
+
+    _in_threads([drain] * threads)
+    return watch.lap()
+
+
+def raw(url: str, threads: int) -> Lap:
+    """One commit a job at the least cost: leases by the hundred; effect, settle and COMMIT in one round trip."""
+
+    def run(link: psycopg.Connection[Any], jobs: list[Any], watch: Stopwatch) -> None:
+        with link.pipeline() as pipe:
+            for ident, token, args in jobs:
+                watch.started()
+                link.execute("BEGIN")
+                link.execute(EFFECT, (args["n"],))
+                link.execute(SETTLE, (ident, token))
+                link.execute("COMMIT")
+                pipe.sync()
+                watch.ended()
+
+    return _drain(url, threads, run)
+
+
+def raw_batch(url: str, threads: int) -> Lap:
+    """One commit for a hundred jobs: one claim, one INSERT, one settle."""
+
+    def run(link: psycopg.Connection[Any], jobs: list[Any], watch: Stopwatch) -> None:
+        watch.started(len(jobs))
+        with link.pipeline():
+            link.execute("BEGIN")
+            link.execute(EFFECTS, ([args["n"] for _, _, args in jobs],))
+            link.execute(SETTLE_MANY, ([each[0] for each in jobs], [each[1] for each in jobs], len(jobs)))
+            link.execute("COMMIT")
+        watch.ended()
+
+    return _drain(url, threads, run)
+
+
+def raw_unfenced(url: str, threads: int) -> Lap:
+    """What many queues do: the effect commits by itself, and a hundred jobs are acknowledged together, later."""
+
+    def run(link: psycopg.Connection[Any], jobs: list[Any], watch: Stopwatch) -> None:
+        with link.pipeline() as pipe:
+            for _, _, args in jobs:
+                watch.started()
+                link.execute(EFFECT, (args["n"],))
+                pipe.sync()
+            link.execute(ACK_UNFENCED, ([each[0] for each in jobs],))
+        watch.ended()
+
+    return _drain(url, threads, run)
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """A driver's connection in autocommit, which prepares what it sees twice."""
+    given = make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+    connection = psycopg.connect(given, autocommit=True)
+    connection.prepare_threshold = 1
+    return connection
+
+
+def _drain(url: str, threads: int, run: Callable[[psycopg.Connection[Any], list[Any], Stopwatch], None]) -> Lap:
+    watch = Stopwatch()
+
+    def drain() -> None:
+        with connect(url) as link:
+            while jobs := link.execute(CLAIM).fetchall():
+                run(link, jobs, watch)
+
+    _in_threads([drain] * threads)
+    return watch.lap()
+
+
+def _in_threads(tasks: Iterable[Callable[[], None]]) -> None:
+    """Run all at the same time; the first error of any is raised when all have ended."""
+    errors: list[BaseException] = []
+
+    def guarded(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001 - raised again below, in the caller's thread
+            errors.append(error)
+
+    running = [threading.Thread(target=guarded, args=(task,)) for task in tasks]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,71 @@
+"""Does the rate of claims stay what it is when a table has grown? One database for each kind of growth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final
+
+from benchmarks.ballast import KINDS, load
+from benchmarks.cells.claims import claim_rate, worker_rate
+from benchmarks.cells.workers import Plan
+from benchmarks.rounds import Cell, Sample, Series, median, ratio, run_rounds
+from benchmarks.server import Arena, arena
+
+__all__ = ["figures_of", "measure"]
+
+_OTHERS: Final = tuple(f"q{number:02}" for number in range(1, 20))
+"""Nineteen queues beside the huge one."""
+
+
+def measure(url: str, *, rows: int, jobs: int, rounds: int, concurrency: int, progress: Callable[[str], Any]) -> Series:
+    """Every kind of growth against none: claims by themselves, and a worker with one Core INSERT a job."""
+    with ExitStack() as stack:
+        cells = []
+        for kind in ("none", *KINDS):
+            progress(f"{rows:,} rows: {kind}")
+            grown = stack.enter_context(_grown(url, kind, rows))
+            cells += _cells(kind, grown, jobs, concurrency)
+        return run_rounds(cells, grown, rounds=rounds, progress=progress)
+
+
+def figures_of(series: Series) -> dict[str, float]:
+    """For each kind the rates, and their ratios to those without growth; the huge queue to nineteen without it."""
+    found: dict[str, float | None] = {}
+    for cell in series.samples:
+        kind, _, what = cell.partition(".")
+        base = "twenty_queues" if kind == "another_queue" and what == "worker" else "none"
+        found[f"{kind}.{what}_per_s"] = median(series, cell, "jobs_per_s")
+        if kind not in {"none", "twenty_queues"}:
+            found[f"{kind}.{what}_of_none"] = ratio(series, cell, f"{base}.{what}", "jobs_per_s")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+@contextmanager
+def _grown(url: str, kind: str, rows: int) -> Iterator[Arena]:
+    with arena(url) as fresh:
+        if kind in KINDS:
+            load(fresh, kind, rows)
+        yield fresh
+
+
+def _cells(kind: str, grown: Arena, jobs: int, concurrency: int) -> list[Cell]:
+    """Cells that stay in their own database, whichever the rounds offer them."""
+    plan = Plan("core", concurrency)
+    queues = _OTHERS if kind == "another_queue" else ("default",)
+    cells = [
+        Cell(f"{kind}.claims", jobs, partial(_claims, grown)),
+        Cell(f"{kind}.worker", jobs, partial(_worker, grown, plan, queues)),
+    ]
+    if kind == "none":
+        cells.append(Cell("twenty_queues.worker", jobs, partial(_worker, grown, plan, _OTHERS)))
+    return cells
+
+
+def _claims(grown: Arena, _arena: Arena, jobs: int) -> Sample:
+    return claim_rate(grown, jobs)
+
+
+def _worker(grown: Arena, plan: Plan, queues: tuple[str, ...], _arena: Arena, jobs: int) -> Sample:
+    return worker_rate(plan, grown, jobs, queues)
