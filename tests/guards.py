@@ -178,8 +178,8 @@ GUARDS = (
     Guard(
         "a handler whose session is gone waits for it no longer",
         "worker/keeper.py",
-        "                run.cut(socket.SHUT_RD, pid)\n",
-        "                pass\n",
+        "                run.cut(socket.SHUT_RD, pid)  #",
+        "                pass  #",
         "tests/worker/test_half_open.py"
         "::test_a_handler_whose_connection_goes_silent_is_freed_when_the_server_has_ended_its_session",
     ),

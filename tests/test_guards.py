@@ -17,7 +17,7 @@ def test_a_guard_stands_once_in_its_module_and_its_test_exists(guard: Guard) -> 
     assert (_ROOT / "sa_jobqueue" / guard.file).read_text(encoding="utf-8").count(guard.there) == 1
     path, _, name = guard.test.partition("::")
     assert (_ROOT / path).exists()
-    assert not name or name in _functions(_ROOT / path)
+    assert not name or name.partition("[")[0] in _functions(_ROOT / path)
 
 
 def test_no_two_guards_have_one_name() -> None:
