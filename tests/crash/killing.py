@@ -30,6 +30,11 @@ class Delivery:
         return "-".join(filter(None, (self.run.rpartition(":")[2], self.task, *options)))
 
     @property
+    def leased(self) -> bool:
+        """Whether the claim is a transaction of its own, and so one statement that commits by itself."""
+        return self.run.startswith("tests.crash.app:")
+
+    @property
     def beats(self) -> bool:
         """Whether the handler lasts so long that its lease is extended."""
         return self.task == "outlast_a_beat"

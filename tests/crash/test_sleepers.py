@@ -57,12 +57,13 @@ def test_the_idle_timeout_of_the_worker_frees_what_its_paused_handler_had_locked
 
 
 def test_the_control_timeout_frees_what_a_worker_paused_in_its_own_transaction_had_locked(ground: Ground) -> None:
-    ground.enqueue("q", "write")
-    sleeper = ground.start(WORK, ["q"], CrashPoint(Actor.LOOP, "before", "COMMIT after claim"), CONTROL="0.5")
+    ground.enqueue("q", "fail_first")
+    sleeper = ground.start(WORK, ["q"], CrashPoint(Actor.HANDLER, "before", "COMMIT after retry"), CONTROL="0.5")
     assert sleeper.reaches()
     sleeper.pause()
     assert ground.queue.locked()
-    wait_until(lambda: not ground.queue.locked(), timeout=30, what="the server to end the claim's transaction")
+    wait_until(lambda: not ground.queue.locked(), timeout=30, what="the server to end the record's transaction")
+    ground.queue.expire_leases()
     rescuer = ground.start(WORK, ["q"])
     rescuer.finish()
     sleeper.resume()

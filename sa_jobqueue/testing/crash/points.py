@@ -23,6 +23,7 @@ class Actor(StrEnum):
     HANDLER = "handler"
     RECORDER = "recorder"
     KEEPER = "keeper"
+    LISTENER = "listener"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +62,24 @@ class Numbering:
 
 
 def distinct(passed: Iterable[CrashPoint]) -> list[CrashPoint]:
-    """The points at which a death differs: of the polls and beats that repeat by the clock, the first one."""
+    """The points at which a death differs: of the polls and beats that repeat by the clock, the first one.
+
+    The listener is none: it changes no row, and goes its own way.
+    """
     by_clock = {Actor.LOOP, Actor.KEEPER}
-    return [point for point in passed if point.nth == 1 or point.who not in by_clock]
+    relevant = [point for point in passed if point.who is not Actor.LISTENER]
+    return [point for point in relevant if point.nth == 1 or point.who not in by_clock]
+
+
+_NAMED = {"sa-jobqueue-keeper": Actor.KEEPER, "sa-jobqueue-listener": Actor.LISTENER}
 
 
 def actor_of(thread: str) -> Actor:
     """Who runs on the thread of that name; what is not the worker's is a handler."""
     if thread == "MainThread":
         return Actor.LOOP
-    if thread == "sa-jobqueue-keeper":
-        return Actor.KEEPER
+    if thread in _NAMED:
+        return _NAMED[thread]
     return Actor.RECORDER if thread.startswith("asyncio_") else Actor.HANDLER
 
 
