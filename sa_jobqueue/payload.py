@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from sa_jobqueue.errors import InvalidPayload
 
-__all__ = ["check_object", "check_text", "clean_text"]
+__all__ = ["check_object", "check_text", "clean_text", "is_plain"]
 
 _REMEDIES: dict[type, str] = {
     tuple: "comes back as a list; pass a list",
@@ -22,6 +22,7 @@ _REMEDIES: dict[type, str] = {
 
 _MAX_DEPTH = 200
 _MAX_INT_BITS = 13_000
+_SMALL = 2**63
 _WHOLE_FLOAT = 1e16
 """From here on a float is written without a fraction, and jsonb gives it back as an int."""
 _NOT_STORABLE = "\x00"
@@ -35,12 +36,23 @@ def check_object(value: object, *, root: str = "$") -> None:
     """
     if type(value) is not dict:
         raise InvalidPayload(root, f"is a {_name(value)}; a payload is a dict of keyword arguments")
+    if all(is_plain(key) and _is_plain(child) for key, child in value.items()):
+        return
     waiting: list[tuple[str, object, int]] = [(root, value, 0)]
     while waiting:
         path, item, depth = waiting.pop()
         if depth > _MAX_DEPTH:
             raise InvalidPayload(path[:80] + "…", f"is nested deeper than {_MAX_DEPTH} levels, or contains itself")
         waiting.extend((below, child, depth + 1) for below, child in _children(path, item))
+
+
+def is_plain(text: object) -> bool:
+    """Whether this is a text that needs no closer look, as most are."""
+    return type(text) is str and text.isascii() and _NOT_STORABLE not in text
+
+
+def _is_plain(value: object) -> bool:
+    return (type(value) is int and -_SMALL < value < _SMALL) or is_plain(value)
 
 
 def clean_text(text: str, limit: int) -> str:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sa_jobqueue import exchange, rates
+from sa_jobqueue import bulk, exchange, rates
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, JobQueueError, LeaseLost, UnsupportedDatabase
 from sa_jobqueue.fence import Fence, fence_of
@@ -47,6 +47,7 @@ DEFAULT_VISIBILITY_TIMEOUT = timedelta(seconds=30)
 ERROR_CHARACTERS = 4_000
 """Longest error text that is stored; the rest is cut off."""
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _ENQUEUE_TRIES = 5
 _STEPPED_OVER = 1_000
 """Rows at the head of a queue that others may hold locked; a claim looks no further behind them."""
@@ -340,6 +341,10 @@ class JobSession:
     def _insert_plain(self, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
         if not jobs:
             return []
+        if len(jobs) >= bulk.LEAST and all(job.delay is None and job.run_at is None for job in jobs):
+            ids = bulk.copy_jobs(self._connection(), self._models, [_copied(job) for job in jobs])
+            if ids is not None:
+                return [EnqueuedJob(job_id, created=True, status=State.QUEUED) for job_id in ids]
         rows = self._execute(enqueue.enqueue_many(self._models, unique=False), _arrays(jobs)).all()
         made = sorted(rows, key=lambda row: row.id)
         return [EnqueuedJob(row.id, created=True, status=State(row.status)) for row in made]
@@ -459,8 +464,20 @@ def _arrays(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     return {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
 
 
+def _copied(job: NewJob) -> tuple[Any, ...]:
+    return (
+        job.queue,
+        job.task,
+        _json(job.args),
+        _json(job.headers),
+        job.priority,
+        job.max_attempts,
+        job.dedup_key,
+    )
+
+
 def _json(value: Mapping[str, Any] | None) -> str:
-    return "{}" if value is None else json.dumps(value, ensure_ascii=False)
+    return "{}" if value is None else _encode(value)
 
 
 def _error_text(error: BaseException | str) -> str:

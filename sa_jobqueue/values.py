@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sa_jobqueue.errors import InvalidArgument
-from sa_jobqueue.payload import check_object, check_text
+from sa_jobqueue.payload import check_object, check_text, is_plain
 from sa_jobqueue.states import State
 
 __all__ = [
@@ -67,8 +67,10 @@ class NewJob:
     def __post_init__(self) -> None:
         check_name("task", self.task)
         check_name("queue", self.queue)
-        check_object({} if self.args is None else self.args)
-        check_object({} if self.headers is None else self.headers, root="headers")
+        if self.args is not None:
+            check_object(self.args)
+        if self.headers is not None:
+            check_object(self.headers, root="headers")
         _check_int("priority", self.priority, -_INT32)
         _check_int("max_attempts", self.max_attempts, 1)
         _check_key("dedup_key", self.dedup_key)
@@ -245,6 +247,8 @@ def _check_key(what: str, key: str | None) -> None:
 
 
 def _check_str(what: str, text: str, limit: int) -> None:
+    if is_plain(text) and 0 < len(text) <= limit:
+        return
     if type(text) is not str or not text:
         msg = f"{what} must be a non-empty str; got {text!r}"
         raise InvalidArgument(msg)

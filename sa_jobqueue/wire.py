@@ -14,7 +14,7 @@ from typing import Any, cast
 from sqlalchemy import Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import psycopg
 
-__all__ = ["send"]
+__all__ = ["send", "speaks_psycopg"]
 
 _DRIVERS = frozenset({"psycopg", "psycopg_async"})
 
@@ -24,9 +24,14 @@ def send(connection: Connection, statement: Executable, given: Mapping[str, Any]
 
     Another driver, or a ``schema_translate_map``, takes SQLAlchemy's own way.
     """
-    if connection.dialect.driver not in _DRIVERS or "schema_translate_map" in connection.get_execution_options():
+    if not speaks_psycopg(connection):
         return connection.execute(statement, given)
     return connection.exec_driver_sql(*_compiled(statement).with_values(given))
+
+
+def speaks_psycopg(connection: Connection) -> bool:
+    """Whether SQL for psycopg, with the tables' own schema, may be sent as it is."""
+    return connection.dialect.driver in _DRIVERS and "schema_translate_map" not in connection.get_execution_options()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,24 @@ from sqlalchemy import (
     Executable,
     Integer,
     Select,
+    Table,
     Text,
+    and_,
     bindparam,
     case,
     cast,
     func,
     select,
+    true,
 )
-from sqlalchemy.dialects.postgresql import ARRAY, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REGCLASS, psycopg
 from sqlalchemy.dialects.postgresql import Insert as Upsert
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from sa_jobqueue.models import Models, Timestamp
-from sa_jobqueue.statements.literals import QUEUED, SCHEDULED, now, seconds
+from sa_jobqueue.statements.literals import QUEUED, SCHEDULED, now, seconds, text_literal
 
-__all__ = ["COLUMNS", "enqueue", "enqueue_many", "holders"]
+__all__ = ["COLUMNS", "COPIED", "copy_in", "enqueue", "enqueue_many", "holders", "reserve_ids"]
 
 COLUMNS: dict[str, Any] = {
     "queue": Text,
@@ -41,6 +44,9 @@ COLUMNS: dict[str, Any] = {
     "unique_key": Text,
 }
 """Parameters of an enqueue; ``delay`` in seconds. JSON travels as text."""
+
+COPIED = ("queue", "task", "args", "headers", "priority", "max_attempts", "dedup_key")
+"""Columns of a job that may run at once and has no ``unique_key``."""
 
 _STORED = [name for name in COLUMNS if name not in {"delay", "run_at"}]
 
@@ -66,6 +72,33 @@ def enqueue_many(models: Models, *, unique: bool) -> Executable:
     rows = rows.order_by(given.c.unique_key if unique else given.c.ordinality)
     job = models.table(models.job)
     return _returning(models, upsert(job).from_select([*_STORED, *due], rows), unique=unique)
+
+
+@cache
+def reserve_ids(models: Models) -> Select[Any]:
+    """``ids`` of ``count`` new jobs, in order; None if this role may not take them, or may not COPY into the table.
+
+    The sequence is looked up once, in a CTE: the planner would call a stable function again for each id.
+    """
+    name = text_literal(_quoted(models.table(models.job)).replace("'", "''"))
+    found = select(cast(func.pg_get_serial_sequence(name, text_literal("id")), REGCLASS).label("name"))
+    sequence = found.cte("sequence").prefix_with("MATERIALIZED")
+    allowed = and_(func.has_sequence_privilege(sequence.c.name, text_literal("USAGE")), ~func.row_security_active(name))
+    each = func.generate_series(1, bindparam("count", type_=Integer)).table_valued("n").render_derived(name="each")
+    ids = func.array_agg(func.nextval(sequence.c.name), type_=ARRAY(BigInteger))
+    return select(ids.label("ids")).select_from(sequence.join(each, true())).where(allowed)
+
+
+@cache
+def copy_in(models: Models) -> str:
+    """COPY of rows of an id and ``COPIED``; what is left out has its default, so such a job may run at once."""
+    return f"COPY {_quoted(models.table(models.job))} (id, {', '.join(COPIED)}) FROM STDIN"
+
+
+def _quoted(table: Table) -> str:
+    dialect: Any = psycopg.dialect
+    quoted: str = dialect().identifier_preparer.format_table(table)
+    return quoted
 
 
 @cache

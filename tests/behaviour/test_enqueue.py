@@ -6,10 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy.exc import IntegrityError
 
 from sa_jobqueue import InvalidArgument, NewJob, State
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.behaviour.clients import Client
     from tests.behaviour.observer import Observer
 
@@ -149,3 +152,39 @@ def test_many_jobs_keep_every_argument_that_one_job_keeps(queue: Client, observe
 
 def test_nothing_to_enqueue_is_no_error(queue: Client) -> None:
     assert queue.enqueue_many([]) == []
+
+
+def test_a_role_that_may_insert_but_not_use_the_sequence_enqueues_in_bulk_all_the_same(
+    clients: Callable[..., Client], observer: Observer
+) -> None:
+    observer.all("CREATE ROLE inserter; GRANT INSERT, SELECT ON jobqueue_job TO inserter")
+    queue = clients()
+    queue.execute("SET ROLE inserter")
+    made = queue.enqueue_many([NewJob("t", {"n": n}) for n in range(300)])
+    queue.execute("RESET ROLE")
+    queue.commit()
+    observer.all("DROP OWNED BY inserter; DROP ROLE inserter")
+    rows = observer.all("SELECT id FROM jobqueue_job ORDER BY (args->>'n')::int")
+    assert [job.id for job in made] == [row.id for row in rows]
+
+
+def test_a_bulk_that_the_server_refuses_is_an_error_of_sqlalchemy_and_leaves_nothing(
+    queue: Client, observer: Observer
+) -> None:
+    observer.all("ALTER TABLE jobqueue_job ADD CONSTRAINT few CHECK (priority < 5)")
+    with pytest.raises(IntegrityError, match="few"):
+        queue.enqueue_many([NewJob("t", priority=n % 6) for n in range(300)])
+    queue.rollback()
+    assert observer.scalar("SELECT count(*) FROM jobqueue_job") == 0
+
+
+def test_in_a_bulk_of_hundreds_delayed_and_unique_jobs_are_what_they_are_elsewhere(
+    queue: Client, observer: Observer
+) -> None:
+    delays, keys = {7: 60}, {8: "u", 9: "u"}
+    jobs = [NewJob("t", {"n": n}, delay=delays.get(n), unique_key=keys.get(n)) for n in range(300)]
+    made = queue.enqueue_many(jobs)
+    queue.commit()
+    assert observer.state(made[7].id) == "scheduled"
+    assert [made[8].created, made[9].created, made[9].id == made[8].id] == [True, False, True]
+    assert observer.scalar("SELECT count(*) FROM jobqueue_job") == 299

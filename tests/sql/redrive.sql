@@ -32,7 +32,7 @@ WITH chosen AS MATERIALIZED (
   FROM chosen, revived
   WHERE jobqueue_dead_letter.id = chosen.id AND chosen.job_id = revived.id
 )
-SELECT chosen.job_id, revived.id IS NOT NULL AS redriven
+SELECT chosen.job_id, chosen.queue, revived.id IS NOT NULL AS redriven
 FROM chosen
 LEFT OUTER JOIN revived ON revived.id = chosen.job_id
 ORDER BY chosen.id
