@@ -92,6 +92,8 @@ class Task(Generic[P, R]):
     time_limit: float | None
     key_of: Callable[P, str | None] | None
     _signature: inspect.Signature = field(repr=False)
+    _names: frozenset[str] | None = field(repr=False, default=None)
+    """The arguments that fit without a closer look: one for each parameter; None if they cannot be told by name."""
     batch: int | None = None
     group_commit: int | None = None
 
@@ -175,6 +177,8 @@ class Task(Generic[P, R]):
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise ArgumentsMismatch unless the stored arguments fit the handler."""
+        if self._names is not None and args.keys() == self._names:
+            return
         try:
             self._signature.bind(None, **args)
         except TypeError as error:
@@ -315,7 +319,8 @@ class TaskRegistry:
                     backoff=backoff or Backoff(),
                     time_limit=None if time_limit is None else to_seconds("time_limit", time_limit, least=0.1),
                     key_of=dedup_key,
-                    _signature=inspect.signature(function),
+                    _signature=(signature := inspect.signature(function)),
+                    _names=_names_of(signature),
                     batch=batch,
                     group_commit=group_commit,
                 )
@@ -331,6 +336,12 @@ class TaskRegistry:
             raise InvalidArgument(msg)
         self._tasks[task.name] = task
         return task
+
+
+def _names_of(signature: inspect.Signature) -> frozenset[str] | None:
+    parameters = list(signature.parameters.values())[1:]
+    named = {inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY}
+    return frozenset(each.name for each in parameters) if all(each.kind in named for each in parameters) else None
 
 
 def _check_together(batch: int | None, group_commit: int | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection
 
@@ -17,7 +18,8 @@ __all__ = ["backend_of"]
 _KEY = "sa_jobqueue.backend"
 _POOLED = (0, "")
 _SNAPSHOT = frozenset({"repeatable read", "serializable"})
-"""Levels at which a transaction keeps the snapshot of its first statement."""
+_CHOSEN_SNAPSHOT = frozenset({IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE})
+"""Levels at which a transaction keeps the snapshot of its first statement: the server's, and the driver's names."""
 _PID = "SELECT pg_backend_pid()"
 _BOUND = (
     "SELECT pg_backend_pid(), current_setting('transaction_isolation'), "
@@ -39,13 +41,8 @@ def backend_of(connection: Connection, idle_timeout: int) -> tuple[int, bool]:
         pid, level = _bind(connection, idle_timeout, local=True)
         return pid, level in _SNAPSHOT
     pid, default = known
-    return pid, (_chosen_level(connection) or default) in _SNAPSHOT
-
-
-def _chosen_level(connection: Connection) -> str | None:
-    """The isolation level with which the driver will begin; None: the server's default."""
-    level = getattr(connection.connection.driver_connection, "isolation_level", None)
-    return None if level is None else str(level.name).replace("_", " ").lower()
+    chosen = getattr(connection.connection.driver_connection, "isolation_level", None)
+    return pid, default in _SNAPSHOT if chosen is None else chosen in _CHOSEN_SNAPSHOT
 
 
 def _is_idle(connection: Connection) -> bool:

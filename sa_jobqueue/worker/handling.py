@@ -120,8 +120,7 @@ class Handling:
                 _detach(runs)
 
     def _watch(self, source: SessionSource, session: Session, runs: Sequence[Run]) -> Watch:
-        home = session.get_bind(mapper=self.models.job).engine
-        watch = Watch(runs, home, int(self.idle_timeout * 1000), self.overheard)
+        watch = Watch(runs, source.home, int(self.idle_timeout * 1000), self.overheard)
         source.watched(session, watch)
         return watch
 

@@ -69,7 +69,7 @@ class Run:
         """The handler's turn has come, perhaps anew; False if the run is not wanted any more."""
         with self._lock:
             self.started, self.begun, self.seconds = time.monotonic(), True, None
-            self.settling, self.first_error = False, None
+            self.settling, self.committing, self.first_error = False, False, None
             return not self.finished and self.condemned is None
 
     def pause(self) -> None:

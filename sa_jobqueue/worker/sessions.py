@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from sa_jobqueue import fence
@@ -20,9 +21,10 @@ __all__ = ["SessionSource", "source_of"]
 
 @dataclass(frozen=True, slots=True)
 class SessionSource:
-    """Makes sessions; ``overheard`` says that their class is listened to already."""
+    """Makes sessions whose jobs are in ``home``; ``overheard`` says that their class is listened to already."""
 
     make: Callable[[], Any]
+    home: Engine
     overheard: bool = False
 
     def forget(self) -> None:
@@ -37,16 +39,16 @@ class SessionSource:
         watch.follow(session, by, heard=self.overheard)
 
 
-def source_of(factory: Any) -> SessionSource:
+def source_of(factory: Any, home: Engine) -> SessionSource:
     """The source for a factory. One that is not SQLAlchemy's own keeps its way, and each session is listened to."""
     made = getattr(factory, "class_", None)
     if made is None or not type(factory).__module__.startswith("sqlalchemy."):
-        return SessionSource(factory)
+        return SessionSource(factory, home)
     if issubclass(made, Session):
-        return SessionSource(sessionmaker(class_=_ear(made), **factory.kw), overheard=True)
+        return SessionSource(sessionmaker(class_=_ear(made), **factory.kw), home, overheard=True)
     inner = factory.kw.get("sync_session_class") or made.sync_session_class
     settings = {**factory.kw, "sync_session_class": _ear(inner)}
-    return SessionSource(type(factory)(class_=made, **settings), overheard=True)
+    return SessionSource(type(factory)(class_=made, **settings), home, overheard=True)
 
 
 def _ear(session_class: type[Session]) -> type[Session]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sa_jobqueue.errors import WorkerMisconfigured
 from sa_jobqueue.migrations import check_schema
@@ -25,7 +25,7 @@ from sa_jobqueue.worker.listener import Ear, Listener
 from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.run import Load
 from sa_jobqueue.worker.runtimes import Both, ThreadRuntime
-from sa_jobqueue.worker.sessions import source_of
+from sa_jobqueue.worker.sessions import SessionSource, source_of
 from sa_jobqueue.worker.shift import Shift
 from sa_jobqueue.worker.signals import stopping_on_signals
 from sa_jobqueue.worker.watch import Overheard
@@ -220,8 +220,8 @@ class Worker:
 
     def _handling(self, shift: Shift, overheard: Overheard) -> Handling:
         return Handling(
-            sessions=None if self._sessions is None else source_of(self._sessions),
-            async_sessions=None if self._async_sessions is None else source_of(self._async_sessions),
+            sessions=self._source(self._sessions),
+            async_sessions=self._source(self._async_sessions),
             models=self._models,
             natural_keys_only=self._natural_keys_only,
             job_log=self._job_log,
@@ -230,6 +230,9 @@ class Worker:
             conclude=shift.recorder.conclude,
             overheard=overheard,
         )
+
+    def _source(self, factory: Callable[[], Any] | None) -> SessionSource | None:
+        return None if factory is None else source_of(factory, setup.home_engine(factory, self._models))
 
     @contextmanager
     def _hinted(self, shift: Shift, home: Engine) -> Iterator[None]:
