@@ -1,7 +1,7 @@
 """A hint to idle workers, sent after the commit that made jobs visible, on the connection that committed them.
 
 NOTIFY inside the enqueuing transaction would take a lock of the whole database at its COMMIT, in which all committing
-writers line up. After the commit there is nothing to line up for: a transaction that only notifies writes no WAL. Hints
+writers line up. After the commit that is short: the COMMIT of a transaction that only notifies waits for no disk. Hints
 of one engine for one queue are at least ``DEBOUNCE`` seconds apart; a worker that hears one looks again so much later,
 so no job is left to its next poll. A hint that cannot be sent is forgotten: polling finds the job.
 

@@ -66,7 +66,7 @@ TRANSITIONS = (
     Transition(_C, _C, "claim", "service", "lease expired; counted as re-queued, attempt + 1, token + 1"),
     Transition(_C, _C, "heartbeat", "heartbeat thread", "only with the live token; visible_at moves on"),
     Transition(_C, _Q, "re-queue", "sweep", "lease expired; counted"),
-    Transition(_C, _Q, "release", "graceful stop", "attempt - 1, runnable since it was claimed"),
+    Transition(_C, _Q, "release", "graceful stop", "attempt - 1, in its old place"),
     Transition(_C, _S, "fail", "worker or service", "backoff with jitter"),
     Transition(_C, _S, "snooze", "worker or service", "attempt - 1"),
     Transition(_C, None, "ack", "handler's transaction", "row deleted, dedup row written by the same statement"),
