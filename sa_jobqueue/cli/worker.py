@@ -57,6 +57,12 @@ def worker(
     processes: Annotated[
         int | None, typer.Option(min=1, help="So many worker processes, watched and replaced.")
     ] = None,
+    listen: Annotated[
+        bool, typer.Option("--listen/--no-listen", help="Hear of new jobs by LISTEN; polling goes on all the same.")
+    ] = True,
+    listen_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="Where to listen, if --url leads to a pooler.")
+    ] = None,
     until_empty: Annotated[bool, typer.Option("--until-empty", help="Exit when everything is done.")] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error; to stderr.")] = "info",
     url: Url = None,
@@ -72,6 +78,7 @@ def worker(
         "grace": grace,
         "job_log": job_log or None,
         "natural_keys_only": natural_keys_only or None,
+        "listen": listen_url or (None if listen else False),
     }
     settings = {setting: value for setting, value in given.items() if value is not None}
     made = partial(_made, target, url, settings)

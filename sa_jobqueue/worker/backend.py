@@ -11,7 +11,7 @@ from typing import Any
 
 from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 __all__ = ["backend_of"]
 
@@ -21,10 +21,10 @@ _SNAPSHOT = frozenset({"repeatable read", "serializable"})
 _CHOSEN_SNAPSHOT = frozenset({IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE})
 """Levels at which a transaction keeps the snapshot of its first statement: the server's, and the driver's names."""
 _PID = "SELECT pg_backend_pid()"
-_BOUND = (
+_BOUND = text(
     "SELECT pg_backend_pid(), current_setting('transaction_isolation'), "
     "CASE current_setting('idle_in_transaction_session_timeout') WHEN '0' "
-    "THEN set_config('idle_in_transaction_session_timeout', %(timeout)s, %(local)s) END"
+    "THEN set_config('idle_in_transaction_session_timeout', :timeout, CAST(:local AS boolean)) END"
 )
 
 
@@ -66,7 +66,7 @@ def _introduce(connection: Connection, idle_timeout: int) -> tuple[int, str]:
 
 def _bind(connection: Connection, idle_timeout: int, *, local: bool) -> tuple[int, str]:
     given = {"timeout": str(idle_timeout), "local": local}
-    pid, level, _ = connection.exec_driver_sql(_BOUND, given).one()
+    pid, level, _ = connection.execute(_BOUND, given).one()
     return pid, level
 
 

@@ -42,6 +42,9 @@ _CLOSED = (
 )
 
 
+_DISTURBED = "a handler of the group undid something that others may have done."
+
+
 @dataclass(frozen=True, slots=True)
 class Handling:
     """How handlers are run, and what makes their sessions.
@@ -99,6 +102,7 @@ class Handling:
             for turn in self._turns(runs):
                 with turn as call:
                     call(session)
+                _keep_changes(session, runs)
             self._complete(session, runs, watch)
         finally:
             _detach(runs)
@@ -115,6 +119,7 @@ class Handling:
                 for turn in self._turns(runs):
                     with turn as call:
                         await call(session)
+                    await session.run_sync(_keep_changes, runs)
                 await session.run_sync(self._complete, runs, watch)
             finally:
                 _detach(runs)
@@ -160,6 +165,8 @@ class Handling:
         """
         if watch.closed:
             raise CommitRefused(watch.expected, _CLOSED)
+        if watch.disturbed and len(runs) > 1:
+            raise CommitRefused(watch.expected, _DISTURBED)
         settled = fence_of(session).settled
         self._acknowledge(session, [run for run in runs if run.job.id not in settled])
         session.commit()
@@ -176,6 +183,12 @@ class Handling:
         for run in runs:
             settle = jobs.suppress if run.job.duplicate else jobs.ack
             settle(run.job)
+
+
+def _keep_changes(session: Session, runs: Sequence[Run]) -> None:
+    """In a group, flush changed rows after each handler: the next one may expire or refresh them. New rows can wait."""
+    if len(runs) > 1 and (session.dirty or session.deleted):
+        session.flush()
 
 
 def _raised(act: Callable[[Sequence[Run]], None], runs: Sequence[Run]) -> BaseException | None:

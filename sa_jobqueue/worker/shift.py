@@ -140,6 +140,7 @@ class Shift:
             self._look(now)
             self._take(0)  # a stop that was asked for during the look must come before the claim
             self._claim()
+            self._give_back(self.turns.withdraw(claimed_before=self._machine.in_line_too_long(now)))
             self._ask_if_empty(now)
             self._write_tally(now)
         except Exception as error:
@@ -180,7 +181,6 @@ class Shift:
         self._machine.looked(time.monotonic(), found=found, due_in=due_in)
         if now >= self._sweep_from:
             self._outages.answered()  # an outage makes a look due, so every outage ends here
-        self._give_back(self.turns.withdraw(claimed_before=self._machine.in_line_too_long(now)))
 
     def _recover(self, now: float) -> None:
         """At the first answer after an outage, let those who have something to record be faster than the sweep."""

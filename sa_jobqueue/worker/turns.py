@@ -67,7 +67,7 @@ class Turns:
         first = self._waiting.popleft()
         runs = [first]
         most = first.task.together
-        if most > 1 and not first.job.duplicate:
+        if most > 1 and _shares(first):
             runs += self._companions(first, most - 1)
         return _loaded(runs)
 
@@ -76,9 +76,14 @@ class Turns:
         rest: deque[Run] = deque()
         while self._waiting and len(found) < most:
             run = self._waiting.popleft()
-            (found if run.task is first.task and not run.job.duplicate else rest).append(run)
+            (found if run.task is first.task and _shares(run) else rest).append(run)
         self._waiting.extendleft(reversed(rest))
         return found
+
+
+def _shares(run: Run) -> bool:
+    """A duplicate has nothing to commit; and a job that was tried before may be one that kills its process."""
+    return not run.job.duplicate and run.job.attempt == 1
 
 
 def _loaded(runs: list[Run]) -> Load:

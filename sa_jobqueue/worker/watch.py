@@ -78,6 +78,8 @@ class Watch:
         """True if the session was closed, and so undone, before the runs were committed or rolled back."""
         self._runs, self._home, self._idle_timeout, self._overheard = runs, home, idle_timeout, overheard
         self._answered = False
+        self.disturbed = False
+        """True if something was undone that the runs had done: a transaction, or an object of the session."""
 
     @property
     def expected(self) -> list[int]:
@@ -117,7 +119,7 @@ class Watch:
 
     def rolled_back(self) -> None:
         """The session's root transaction was rolled back."""
-        self._answered = True
+        self._answered = self.disturbed = True
 
     def ended(self) -> None:
         """The session's root transaction is over, one way or the other."""
@@ -138,7 +140,16 @@ def listen(target: Session | type[Session]) -> None:
     event.listen(target, "before_commit", _before_commit)
     event.listen(target, "after_commit", _after_commit)
     event.listen(target, "after_rollback", _after_rollback)
+    event.listen(target, "pending_to_transient", _after_loss)
+    event.listen(target, "persistent_to_detached", _after_loss)
     event.listen(target, "after_transaction_end", _after_transaction_end)
+
+
+def _after_loss(session: Session, _instance: object) -> None:
+    """An object has left the session, and took with it what was not flushed."""
+    watch: Watch | None = session.info.get(_KEY)
+    if watch is not None:
+        watch.disturbed = True
 
 
 def _after_begin(session: Session, transaction: SessionTransaction, connection: Connection) -> None:

@@ -133,5 +133,6 @@ def _commands() -> dict[str, set[str]]:
 def _options(command: Any) -> set[str]:
     below = getattr(command, "commands", {}).values()
     shown = [each for each in command.params if not getattr(each, "hidden", False)]
-    own = {name for each in shown for name in each.opts if name.startswith("--")} - {"--help"}
+    names = (name for each in shown for name in (*each.opts, *each.secondary_opts))
+    own = {name for name in names if name.startswith("--")} - {"--help"}
     return own.union(*(_options(each) for each in below))

@@ -6,6 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import select
 
 from sa_jobqueue import Backoff, RejectJob, current_job
 from sa_jobqueue.observe import RunEnded, RunStarted
@@ -164,3 +165,48 @@ def test_a_handler_that_hangs_in_a_group_is_ended_and_the_others_keep_their_atte
     assert observer.effects() == ["a", "b"]
     assert "TimeLimitExceeded" in observer.dead(jobs[1].id)[0].errors[0]["error"]
     assert sorted(set(events.outcomes())) == ["dead", "done", "released"]
+
+
+@pytest.mark.parametrize("deed", ["rollback", "expunge_all", "close", "expire_all"])
+def test_a_handler_that_undoes_something_in_its_session_undoes_nothing_of_the_others(
+    deed: str, tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer
+) -> None:
+    @tasks.task(queue=QUEUE, group_commit=10)
+    def mark(session: Session, name: str) -> None:
+        if name == "undoes":
+            getattr(session, deed)()
+        else:
+            session.add(Effect(name=name))
+
+    enqueue_all(enqueue, "a", "undoes", "b", max_attempts=1)
+    crew.drain(concurrency=1)
+    assert observer.effects() == ["a", "b"]
+
+
+def test_a_change_of_a_row_that_the_next_handler_reads_anew_is_not_forgotten(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer
+) -> None:
+    @tasks.task(queue=QUEUE, group_commit=10)
+    def mark(session: Session, name: str) -> None:
+        with session.no_autoflush:
+            (effect,) = session.scalars(select(Effect).execution_options(populate_existing=True))
+            effect.name += name
+
+    observer.all("INSERT INTO effect (name) VALUES ('x')")
+    enqueue_all(enqueue, "a", "b", "c")
+    crew.drain(concurrency=1)
+    assert observer.effects() == ["xabc"]
+
+
+def test_a_job_that_was_tried_before_is_run_alone(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer
+) -> None:
+    @tasks.task(queue=QUEUE, group_commit=10)
+    def mark(session: Session, name: str) -> None:
+        session.add(Effect(name=name))
+
+    tried = enqueue_all(enqueue, "tried")[0]
+    observer.all("UPDATE jobqueue_job SET attempt = 1 WHERE id = :id", id=tried.id)
+    enqueue_all(enqueue, "a", "b")
+    crew.drain(concurrency=1)
+    assert observer.all("SELECT count(*) FROM effect GROUP BY xmin::text ORDER BY 1") == [(1,), (2,)]

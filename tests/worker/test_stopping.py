@@ -161,3 +161,32 @@ def test_the_signal_handlers_of_the_application_are_put_back(tasks: TaskRegistry
     assert events.of(WorkerStarted)
     assert seen[0] is not before[0]
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_stop_gives_the_jobs_back_that_wait_for_a_slot_in_their_old_order(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer, events: Events
+) -> None:
+    go_on = Event()
+
+    @tasks.task(queue=QUEUE)
+    def mark(session: Session, name: str) -> None:
+        session.add(Effect(name=name))
+
+    @tasks.task(queue=QUEUE)
+    def hold(_session: Session) -> None:
+        assert go_on.wait(30)
+
+    for n in range(100):
+        enqueue("mark", {"name": str(n)})
+    enqueue("hold")
+    waiting = [enqueue("mark", {"name": "waits"}) for _ in range(3)]
+    worker = crew.start(concurrency=1)
+    events.wait_for(RunStarted, count=101)
+    wait_until(lambda: observer.state(waiting[-1].id) == "claimed", timeout=20, what="a claim ahead of the slot")
+    worker.stop()
+    events.wait_for(WorkerStopping)
+    assert [given_back(observer, job) for job in waiting] == [("queued", 0, None)] * 3
+    rows = observer.all("SELECT id FROM jobqueue_job WHERE status = 'queued' ORDER BY priority, visible_at, id")
+    assert [row.id for row in rows] == [job.id for job in waiting]
+    go_on.set()
+    events.wait_for(WorkerStopped)

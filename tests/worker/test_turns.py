@@ -25,18 +25,13 @@ class Line:
             "group": tasks.task(name="group", group_commit=3)(lambda _session: None),
         }
 
-    def runs(self, kind: str, *ids: int, started: float = 100, duplicate: bool = False) -> list[Run]:
-        return [
-            Run(
-                ClaimedJob(
-                    n, "q", kind, {}, {}, 0, 1, 5, 1, _NOON, _NOON, _NOON, "me", None, None, duplicate=duplicate
-                ),
-                self._tasks[kind],
-                started=started,
-                beaten=started,
-            )
+    def runs(self, kind: str, *ids: int, started: float = 100, attempt: int = 1, duplicate: bool = False) -> list[Run]:
+        times = (_NOON, _NOON, _NOON)
+        jobs = [
+            ClaimedJob(n, "q", kind, {}, {}, 0, attempt, 5, 1, *times, "me", None, None, duplicate=duplicate)
             for n in ids
         ]
+        return [Run(job, self._tasks[kind], started=started, beaten=started) for job in jobs]
 
     def started(self, *runs: Run) -> list[list[int]]:
         return [[run.job.id for run in load.runs] for load in self.turns.add(runs)]
@@ -70,6 +65,12 @@ def test_a_duplicate_shares_no_transaction(line: Line) -> None:
     line.started(*line.runs("alone", 1, 2))
     line.started(*line.runs("group", 3, duplicate=True), *line.runs("group", 4, duplicate=True), *line.runs("group", 5))
     assert [line.next(), line.next(), line.next()] == [[3], [4], [5]]
+
+
+def test_a_job_that_may_have_killed_a_process_shares_no_transaction(line: Line) -> None:
+    line.started(*line.runs("alone", 1, 2))
+    line.started(*line.runs("group", 3, attempt=2), *line.runs("group", 4, 5), *line.runs("group", 6, attempt=3))
+    assert [line.next(), line.next(), line.next()] == [[3], [4, 5], [6]]
 
 
 def test_hunger_is_told_once_until_it_is_heard(line: Line) -> None:
