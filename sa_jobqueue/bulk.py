@@ -10,13 +10,11 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import psycopg
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from sa_jobqueue.models import Models
 from sa_jobqueue.statements import enqueue
-from sa_jobqueue.wire import send, speaks_psycopg
+from sa_jobqueue.wire import on_driver, send, speaks_psycopg
 
 __all__ = ["LEAST", "copy_jobs"]
 
@@ -41,13 +39,11 @@ def copy_jobs(connection: Connection, models: Models, rows: Sequence[tuple[Any, 
 def _copy(connection: Connection, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
     """Past SQLAlchemy, which knows no COPY; errors become its own all the same."""
     dbapi: Any = connection.connection.dbapi_connection
-    try:
+    with on_driver(connection, statement):
         if connection.dialect.is_async:
             dbapi.run_async(partial(_write_async, statement, rows))
         else:
             _write(statement, rows, dbapi)
-    except psycopg.Error as error:
-        raise _as_sqlalchemys(connection, statement, error) from error
 
 
 def _write(statement: str, rows: Iterable[tuple[Any, ...]], driver: Any) -> None:
@@ -60,13 +56,3 @@ async def _write_async(statement: str, rows: Iterable[tuple[Any, ...]], driver: 
     async with driver.cursor() as cursor, cursor.copy(statement) as copy:
         for row in rows:
             await copy.write_row(row)
-
-
-def _as_sqlalchemys(connection: Connection, statement: str, error: psycopg.Error) -> BaseException:
-    dialect: Any = connection.dialect
-    broken = bool(dialect.is_disconnect(error, connection.connection.dbapi_connection, None))
-    if broken:
-        connection.invalidate(error)
-    return DBAPIError.instance(
-        statement, None, error, psycopg.Error, hide_parameters=True, connection_invalidated=broken, dialect=dialect
-    )

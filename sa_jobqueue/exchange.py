@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row
+from sqlalchemy import Connection
 
 from sa_jobqueue.models import Models
 from sa_jobqueue.statements import claim, lease, look, settle, sweep
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
-from sa_jobqueue.wire import send
+from sa_jobqueue.wire import fetch, send
 
-__all__ = ["Place", "Sight", "claim_ready", "claimed", "extend", "release_many", "see", "sweep_queue"]
+__all__ = ["Place", "Sight", "claim_ready", "extend", "release_many", "see", "sweep_queue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,7 @@ def claim_ready(
             "last_id": behind.job_id,
         }
     statement = claim.claim_ready(models, behind=behind is not None)
-    return [claimed(row) for row in send(connection, statement, given)]
-
-
-def claimed(row: Row[Any]) -> ClaimedJob:
-    """The value of a row that a claim returned."""
-    values = row._asdict()
-    return ClaimedJob(lease_expires_at=values.pop("visible_at"), requeued=values.pop("expired"), **values)
+    return [ClaimedJob(*row) for row in fetch(connection, statement, given)]
 
 
 def extend(connection: Connection, models: Models, leases: Sequence[tuple[ClaimedJob, float]]) -> list[ClaimedJob]:

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from sa_jobqueue import bulk, exchange, rates
 from sa_jobqueue.backoff import Backoff
@@ -35,7 +35,7 @@ from sa_jobqueue.values import (
     check_name,
     to_seconds,
 )
-from sa_jobqueue.wire import send
+from sa_jobqueue.wire import fetch, send
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable, Row
@@ -156,8 +156,8 @@ class JobSession:
         claimed: list[ClaimedJob] = []
         while (wanted := limit - len(claimed)) > 0:
             given |= {"limit": wanted, "reach": wanted + _STEPPED_OVER}
-            rows = self._locking(claim.claim_due(self._models), given).all()
-            claimed += [exchange.claimed(row) for row in rows if row.id is not None]
+            rows = fetch(self._lockable(), claim.claim_due(self._models), given)
+            claimed += [ClaimedJob(*row) for row in rows if row[0] is not None]
             if len(rows) < wanted:
                 break
         return self._rely_on(claimed)
@@ -211,7 +211,11 @@ class JobSession:
                 :meth:`suppress`.
         """
         statement = settle.ack(self._models, natural_keys_only=self._natural_keys_only, log=self._log)
-        return self._acked(job, self._settle(job, statement, "ack").holder)
+        rows = fetch(self._lockable(), statement, {"for_id": job.id, "for_token": job.token})
+        if not rows:
+            raise self._lost(job, "ack")
+        self._fence.settle(job.id, "ack")
+        return self._acked(job, rows[0][1])
 
     def ack_many(self, jobs: Iterable[ClaimedJob]) -> list[Acked]:
         """:meth:`ack` for several jobs by one statement; either all are acknowledged, or the commit is refused.
@@ -223,7 +227,7 @@ class JobSession:
         acked = list(jobs)
         statement = settle.ack_many(self._models, natural_keys_only=self._natural_keys_only, log=self._log)
         given = {"ids": [job.id for job in acked], "tokens": [job.token for job in acked]}
-        holders = {row.id: row.holder for row in self._locking(statement, given)}
+        holders = dict(cast("list[tuple[int, int | None]]", fetch(self._lockable(), statement, given)))
         if lost := [job.id for job in acked if job.id not in holders]:
             self._fence.refuse(lost[0], f"the lease of job {lost[0]} was lost before its ack.")
             raise LeaseLost(lost, "ack")
@@ -396,10 +400,13 @@ class JobSession:
             statement, {"for_id": job.id, "for_token": job.token, **(given or {})}
         ).first()
         if row is None:
-            self._fence.refuse(job.id, f"the lease of job {job.id} was lost before its {deed}.")
-            raise LeaseLost([job.id], deed)
+            raise self._lost(job, deed)
         self._fence.settle(job.id, deed)
         return row
+
+    def _lost(self, job: ClaimedJob, deed: str) -> LeaseLost:
+        self._fence.refuse(job.id, f"the lease of job {job.id} was lost before its {deed}.")
+        return LeaseLost([job.id], deed)
 
     def _acked(self, job: ClaimedJob, holder: int | None) -> Acked:
         """``holder`` is the job that wrote the dedup row; None if there is none."""

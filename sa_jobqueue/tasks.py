@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
     from sqlalchemy.orm import Session, scoped_session
 
-__all__ = ["Task", "TaskRegistry", "current_job", "running"]
+__all__ = ["Task", "TaskRegistry", "current_job"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,16 +50,6 @@ def current_job() -> ClaimedJob:
     except LookupError:
         msg = "current_job() was called outside a running job"
         raise JobQueueError(msg) from None
-
-
-@contextmanager
-def running(job: ClaimedJob) -> Iterator[None]:
-    """Make ``job`` the current one for the code inside."""
-    token = _current.set(job)
-    try:
-        yield
-    finally:
-        _current.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +150,35 @@ class Task(Generic[P, R]):
             return session.run_sync(lambda sync: JobSession(sync).enqueue_many([new])[0])
         return JobSession(session).enqueue_many([new])[0]
 
-    @contextmanager
-    def turn(self, job: ClaimedJob) -> Iterator[Callable[[Any], Any]]:
-        """The call of the handler with a session, for one job, which is the current one meanwhile.
+    def run(self, session: Any, job: ClaimedJob) -> Any:
+        """Call the handler for one job, which is the current one meanwhile.
 
-        A batch gets a list of one, and no job is the current one. Raises ArgumentsMismatch.
+        A batch gets a list of one, and no job is the current one.
+
+        Raises:
+            ArgumentsMismatch: the handler was not called.
         """
         handler: Callable[..., Any] = self.function
         if self.batch:
-            yield lambda session: handler(session, [job])
-            return
+            return handler(session, [job])
         self.check(job.args)
-        with running(job):
-            yield lambda session: handler(session, **job.args)
+        token = _current.set(job)
+        try:
+            return handler(session, **job.args)
+        finally:
+            _current.reset(token)
+
+    async def arun(self, session: Any, job: ClaimedJob) -> Any:
+        """:meth:`run` for a coroutine function."""
+        handler: Callable[..., Any] = self.function
+        if self.batch:
+            return await handler(session, [job])
+        self.check(job.args)
+        token = _current.set(job)
+        try:
+            return await handler(session, **job.args)
+        finally:
+            _current.reset(token)
 
     def check(self, args: Mapping[str, Any]) -> None:
         """Raise ArgumentsMismatch unless the stored arguments fit the handler."""

@@ -1,20 +1,23 @@
 """One statement on one connection, sent as the driver's SQL.
 
 SQLAlchemy compiles a statement at every execution when it cannot cache it (2.0: every INSERT with ON CONFLICT), and
-looks its cache up otherwise. Ours never change, so each is compiled once in the life of the process.
+looks its cache up otherwise. Ours never change, so each is compiled once in the life of the process. And what every job
+costs, its claim and its ack, goes by the driver's own cursor if nobody listens to statements.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
+import psycopg
 from sqlalchemy import Connection, CursorResult, Executable
-from sqlalchemy.dialects.postgresql import psycopg
+from sqlalchemy.dialects.postgresql import psycopg as dialects
 
-__all__ = ["send", "speaks_psycopg"]
+__all__ = ["fetch", "on_driver", "send", "speaks_psycopg"]
 
 _DRIVERS = frozenset({"psycopg", "psycopg_async"})
 
@@ -27,6 +30,35 @@ def send(connection: Connection, statement: Executable, given: Mapping[str, Any]
     if not speaks_psycopg(connection):
         return connection.execute(statement, given)
     return connection.exec_driver_sql(*_compiled(statement).with_values(given))
+
+
+def fetch(connection: Connection, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    """:func:`send` for the rows alone; the connection's transaction has begun."""
+    if not speaks_psycopg(connection) or _is_listened_to(connection):
+        return [tuple(row) for row in send(connection, statement, given)]
+    sql, values = _compiled(statement).with_values(given)
+    with on_driver(connection, sql, values):
+        cursor = connection.connection.cursor()
+        try:
+            cursor.execute(sql, values)
+            return cast("list[tuple[Any, ...]]", cursor.fetchall())
+        finally:
+            cursor.close()
+
+
+@contextmanager
+def on_driver(connection: Connection, sql: str, values: Any = None) -> Iterator[None]:
+    """For what is done past SQLAlchemy: an error of the driver becomes what SQLAlchemy would have made of it."""
+    try:
+        yield
+    except psycopg.Error as error:
+        connection._handle_dbapi_exception(error, sql, values, None, None)  # noqa: SLF001 - the only such thing
+
+
+def _is_listened_to(connection: Connection) -> bool:
+    """Whether somebody, such as a tracer, is to hear of each statement."""
+    dispatch: Any = connection.dispatch
+    return bool(dispatch.before_cursor_execute or dispatch.after_cursor_execute)
 
 
 def speaks_psycopg(connection: Connection) -> bool:
@@ -51,7 +83,7 @@ class _Compiled:
 
 @cache
 def _compiled(statement: Executable) -> _Compiled:
-    dialect: Any = psycopg.dialect
+    dialect: Any = dialects.dialect
     compiled = cast("Any", statement).compile(dialect=dialect())
     literals = tuple(parameter.key for parameter in compiled.literal_execute_params)
     return _Compiled(compiled.string, compiled.params, literals)

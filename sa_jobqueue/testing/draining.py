@@ -112,8 +112,7 @@ def _call(attempt: Attempt) -> BaseException | None:
         raise InvalidArgument(msg)
     try:
         if not attempt.job.duplicate:
-            with attempt.task.turn(attempt.job) as call:
-                call(attempt.session)
+            attempt.task.run(attempt.session, attempt.job)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (a handler may raise anything; the report has it)
         return error
     except BaseException:
@@ -127,8 +126,7 @@ async def _acall(session: AsyncSession, attempt: Attempt) -> BaseException | Non
         return await _on_sync_side(session, _call, attempt)
     try:
         if not attempt.job.duplicate:
-            with attempt.task.turn(attempt.job) as call:
-                await call(session)
+            await attempt.task.arun(session, attempt.job)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (as above)
         return error
     except BaseException:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,6 +18,7 @@ from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
+from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.run import Load, Run
 from sa_jobqueue.worker.sessions import SessionSource
 from sa_jobqueue.worker.verdict import is_outage
@@ -32,9 +32,6 @@ __all__ = ["Handling"]
 T = TypeVar("T")
 Conclude = Callable[[Run, BaseException | None], None]
 """Told how a run ended; None: its transaction committed."""
-
-Call = Callable[[Any], Any]
-"""A handler that waits for its session; the answer is to be awaited if it is a coroutine function."""
 
 _CLOSED = (
     "the handler closed its session, which undid what it had changed. Leave the session open: the worker commits and "
@@ -99,10 +96,12 @@ class Handling:
         session: Session = source.make()
         try:
             watch = self._watch(source, session, runs)
-            for turn in self._turns(runs):
-                with turn as call:
-                    call(session)
-                _keep_changes(session, runs)
+            if _is_batch(runs):
+                runs[0].task.function(session, self._begin_batch(runs))
+            else:
+                for run in self._turns(runs):
+                    run.task.run(session, run.job)
+                    _keep_changes(session, runs)
             self._complete(session, runs, watch)
         finally:
             _detach(runs)
@@ -116,10 +115,13 @@ class Handling:
         async with session:
             try:
                 watch = self._watch(source, session.sync_session, runs)
-                for turn in self._turns(runs):
-                    with turn as call:
-                        await call(session)
-                    await session.run_sync(_keep_changes, runs)
+                if _is_batch(runs):
+                    await runs[0].task.function(session, self._begin_batch(runs))
+                else:
+                    for run in self._turns(runs):
+                        await run.task.arun(session, run.job)
+                        if len(runs) > 1:
+                            await session.run_sync(_keep_changes, runs)
                 await session.run_sync(self._complete, runs, watch)
             finally:
                 _detach(runs)
@@ -129,29 +131,19 @@ class Handling:
         source.watched(session, watch)
         return watch
 
-    def _turns(self, runs: Sequence[Run]) -> Iterator[AbstractContextManager[Call]]:
-        """The calls of handlers; a duplicate is not called."""
-        todo = [run for run in runs if not run.job.duplicate]
-        if len(todo) > 1 and todo[0].task.batch:
-            yield self._turn_of_batch(todo)
-        else:
-            for run in todo:
-                yield self._turn(run, shared=len(runs) > 1)
+    def _turns(self, runs: Sequence[Run]) -> Iterator[Run]:
+        """Those whose handlers are to be called, one after the other; a duplicate's is not."""
+        for run in runs:
+            if not run.job.duplicate:
+                self._begin(run)
+                yield run
+                if len(runs) > 1:
+                    run.pause()
 
-    @contextmanager
-    def _turn(self, run: Run, *, shared: bool) -> Iterator[Call]:
-        self._begin(run)
-        with run.task.turn(run.job) as call:
-            yield call
-        if shared:
-            run.pause()
-
-    @contextmanager
-    def _turn_of_batch(self, runs: Sequence[Run]) -> Iterator[Call]:
+    def _begin_batch(self, runs: Sequence[Run]) -> list[ClaimedJob]:
         for run in runs:
             self._begin(run)
-        jobs = [run.job for run in runs]
-        yield lambda session: runs[0].task.function(session, jobs)
+        return [run.job for run in runs]
 
     def _begin(self, run: Run) -> None:
         if not self.begin(run):
@@ -183,6 +175,10 @@ class Handling:
         for run in runs:
             settle = jobs.suppress if run.job.duplicate else jobs.ack
             settle(run.job)
+
+
+def _is_batch(runs: Sequence[Run]) -> bool:
+    return len(runs) > 1 and runs[0].task.batch is not None
 
 
 def _keep_changes(session: Session, runs: Sequence[Run]) -> None:

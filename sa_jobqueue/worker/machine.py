@@ -9,20 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["Machine", "Stopping"]
+__all__ = ["Machine", "Stopping", "few_sizes"]
 
 _LAST_WAIT = 0.05
 """Seconds between looks for the end of runs that were ended from outside."""
-_HORIZON = 0.2
+_HORIZON = 0.5
 """Seconds of work, by the time that jobs have taken, which are claimed ahead of free slots."""
 _MOST_AHEAD = 1_000
 _LONGEST_IN_LINE = 2.0
 """Seconds after which a claimed job that still waits for a slot is given back."""
+_LEAST_ROUNDED = 16
 _MEMORY = 32
 """Jobs over which the time that one takes is smoothed."""
 _FIRST_PAUSE = 0.02
 _SHORTEST_PAUSE = 0.01
 """Seconds before the first look after there was work, which then double; and before a look at what is about due."""
+
+
+def few_sizes(wanted: int) -> int:
+    """A claim of about as many: large ones have the size of a power of two, so that the server has each prepared."""
+    return wanted if wanted < _LEAST_ROUNDED else 1 << (wanted.bit_length() - 1)
 
 
 class Stopping(IntEnum):
@@ -40,12 +46,14 @@ class Machine:
     Args:
         concurrency: turns at the same time.
         poll_interval: pause between looks at queues in which nothing happens.
+        sweep_interval: pause between looks while there is work: for what becomes due.
         grace: how long a graceful stop waits for running handlers.
         drain: finish when nothing is left to do.
     """
 
     concurrency: int
     poll_interval: float
+    sweep_interval: float
     grace: float
     drain: bool = False
     held: int = 0
@@ -101,8 +109,10 @@ class Machine:
 
     def looked(self, now: float, *, found: bool, due_in: float | None) -> None:
         """The queues were looked at; ``due_in`` seconds from now something will be due (None: nothing is known of)."""
-        settled = found or self.listening
-        self._pause = self.poll_interval if settled else min(self._pause * 2, self.poll_interval)
+        if found:
+            self._pause = self.sweep_interval
+        else:
+            self._pause = self.poll_interval if self.listening else min(self._pause * 2, self.poll_interval)
         next_due = self._pause if due_in is None else max(due_in, _SHORTEST_PAUSE)
         self._look_at = now + min(self._pause, next_due)
 

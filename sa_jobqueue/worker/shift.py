@@ -22,7 +22,7 @@ from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.keeper import Keeper
 from sa_jobqueue.worker.lanes import Lane
-from sa_jobqueue.worker.machine import Machine
+from sa_jobqueue.worker.machine import Machine, few_sizes
 from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, Patience, passing_over_outages
 from sa_jobqueue.worker.recorder import Recorder
 from sa_jobqueue.worker.run import Condemned, Load, Run
@@ -200,7 +200,7 @@ class Shift:
         while wanting := self._wanting():
             for lane in wanting:
                 now = time.monotonic()
-                limit = ceil(self._machine.room(now, lane.breadth) / len(wanting))
+                limit = few_sizes(ceil(self._machine.room(now, lane.breadth) / len(wanting)))
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)

@@ -207,6 +207,7 @@ class Worker:
         machine = Machine(
             concurrency=self._concurrency,
             poll_interval=min(self._poll, self._sweep, *([_DRAIN_INTERVAL] if drain else [])),
+            sweep_interval=self._sweep,
             grace=self._grace,
             drain=drain,
         )
