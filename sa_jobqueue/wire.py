@@ -7,14 +7,15 @@ costs, its claim and its ack, goes by the driver's own cursor if nobody listens 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy import Connection, CursorResult, Executable
+from sqlalchemy import BigInteger, Connection, CursorResult, Executable
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import psycopg as dialects
 
 __all__ = ["fetch", "on_driver", "send", "speaks_psycopg"]
@@ -68,17 +69,22 @@ def speaks_psycopg(connection: Connection) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """The SQL of a statement, with the parameters that it has by itself, and those that are written into its text."""
+    """The SQL of a statement, and its parameters: those of its own, those in its text, and the arrays of numbers.
+
+    The driver takes longer to write an array than the server to read it; one of numbers is quickly written as text.
+    """
 
     sql: str
     constants: dict[str, Any]
     literals: tuple[str, ...]
+    numbers: tuple[str, ...]
 
     def with_values(self, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         sql = self.sql
         for name in self.literals:
             sql = sql.replace(f"__[POSTCOMPILE_{name}]", str(int(given[name])))
-        return sql, {**self.constants, **given}
+        arrays = {name: _array(given[name]) for name in self.numbers}
+        return sql, {**self.constants, **given, **arrays}
 
 
 @cache
@@ -86,4 +92,13 @@ def _compiled(statement: Executable) -> _Compiled:
     dialect: Any = dialects.dialect
     compiled = cast("Any", statement).compile(dialect=dialect())
     literals = tuple(parameter.key for parameter in compiled.literal_execute_params)
-    return _Compiled(compiled.string, compiled.params, literals)
+    numbers = tuple(name for name, parameter in compiled.binds.items() if _is_of_numbers(parameter.type))
+    return _Compiled(compiled.string, compiled.params, literals, numbers)
+
+
+def _is_of_numbers(kind: object) -> bool:
+    return isinstance(kind, ARRAY) and isinstance(kind.item_type, BigInteger)
+
+
+def _array(numbers: Iterable[int] | None) -> str | None:
+    return None if numbers is None else f"{{{','.join(map(str, numbers))}}}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -10,6 +11,7 @@ from typing import Any
 
 from psycopg.errors import error_from_result
 from psycopg.pq import ExecStatus
+from psycopg.types.json import set_json_loads
 from sqlalchemy import Engine, create_engine, event
 
 from sa_jobqueue.errors import WorkerMisconfigured
@@ -51,6 +53,8 @@ def line(home: Engine, within: float) -> Iterator[Line]:
         engine = connecting = create_engine(home.url.set(drivername="postgresql+psycopg"), pool_pre_ping=True, **given)
     else:
         engine, connecting = create_engine(home.url, pool=home.pool.recreate(), **given), home
+    if getattr(home.dialect, "_json_deserializer", None) is None:
+        event.listen(engine.pool, "connect", _load_json_fast)
     engine.dialect.do_begin = _begin_with_limits(within)  # type: ignore[method-assign, assignment]
     options = {key: value for key, value in home.get_execution_options().items() if key != "isolation_level"}
     watchdog = Watchdog(engine, connecting, within * _CUT_AFTER)
@@ -59,6 +63,18 @@ def line(home: Engine, within: float) -> Iterator[Line]:
             yield Line(engine.execution_options(**options), within, watchdog.bounded)
     finally:
         engine.dispose()
+
+
+_decode = json.JSONDecoder().raw_decode
+
+
+def _load_json_fast(connection: Any, _record: Any) -> None:
+    """What ``jsonb`` sends is UTF-8 without blanks around it, and of most jobs the headers are empty."""
+    set_json_loads(_load_json, connection)
+
+
+def _load_json(sent: Any) -> Any:
+    return {} if sent == b"{}" else _decode(str(sent, "utf-8"))[0]
 
 
 def _begin_with_limits(within: float) -> Callable[[Any], None]:

@@ -17,6 +17,9 @@ from sa_jobqueue.worker.verdict import Ending, Verdict, is_infrastructure, judge
 __all__ = ["Recorder"]
 
 
+_DONE = Verdict(Ending.DONE)
+
+
 @dataclass(frozen=True, slots=True)
 class Recorder:
     """Used by handler threads, and by the main loop for the runs that it gives up.
@@ -35,7 +38,10 @@ class Recorder:
 
         A record that comes after the end of the lease is in time as long as nobody has taken the job: the token tells.
         """
-        self._conclude(run, error, self.patience)
+        if error is None and run.finish():
+            self._done(run)
+        else:
+            self._conclude(run, error, self.patience)
 
     def begin(self, run: Run) -> bool:
         """The turn of a run has come; False if it is not wanted any more."""
@@ -65,6 +71,14 @@ class Recorder:
         for run in mine:
             outcome = Outcome.RELEASED if run.job.id in released else None
             self._tell(run, Verdict(Ending.RELEASE), outcome, 0.0)
+            self.ended(run, outcome)
+
+    def _done(self, run: Run) -> None:
+        """A run without an error has committed its own acknowledgement: there is nothing to record."""
+        outcome = Outcome.DUPLICATE if run.job.duplicate else Outcome.DONE
+        try:
+            self._tell(run, _DONE, outcome, run.run_time)
+        finally:
             self.ended(run, outcome)
 
     def _conclude(self, run: Run, error: BaseException | None, patience: Patience) -> None:

@@ -34,6 +34,8 @@ __all__ = ["Shift"]
 
 _TALLY_INTERVAL = 2.0
 _LONGEST_WAIT = 3_600.0
+_MEASURED = 64
+"""Of the runs that have ended since the last look, how many tell the machine how long they took."""
 
 
 class Shift:
@@ -245,11 +247,14 @@ class Shift:
         self._runs.difference_update(over)
         self._keeper.drop(over)
         self._machine.let_go(len(over))
-        for seconds in filter(None, (run.slot_seconds for run in over)):
-            self._machine.took(seconds)
+        for run in over[-_MEASURED:]:
+            if (seconds := run.slot_seconds) is not None:
+                self._machine.took(seconds)
 
     def _note(self, run: Run, outcome: Outcome | None) -> None:
         """A drain waits for the jobs that it has caused to run again."""
+        if outcome is Outcome.DONE and not self._waiting_for:
+            return
         if self._machine.drain and outcome in {Outcome.RETRIED, Outcome.SNOOZED}:
             self._waiting_for.add(run.job.id)
         else:
