@@ -72,15 +72,16 @@ def hint_after_commit(session: Session, connection: Connection, models: Models, 
 
 def _after_commit(session: Session) -> None:
     """What was committed is committed: whatever becomes of the hint, the caller must not hear of it."""
-    pending: _Pending = session.info[_KEY]
-    if pending.queues and not session.in_nested_transaction():
+    pending: _Pending | None = session.info.get(_KEY)
+    if pending is not None and pending.queues and not session.in_nested_transaction():
         with suppress(Exception):
             _send(pending)
 
 
 def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.parent is None:
-        session.info[_KEY].queues.clear()
+    pending: _Pending | None = session.info.get(_KEY)
+    if pending is not None and transaction.parent is None:
+        pending.queues.clear()
 
 
 def _send(pending: _Pending) -> None:

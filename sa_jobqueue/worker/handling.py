@@ -21,7 +21,7 @@ from sa_jobqueue.session import JobSession
 from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.run import Load, Run
 from sa_jobqueue.worker.sessions import SessionSource
-from sa_jobqueue.worker.verdict import is_outage
+from sa_jobqueue.worker.verdict import is_broken
 from sa_jobqueue.worker.watch import Overheard, Watch
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ _CLOSED = (
     "the handler closed its session, which undid what it had changed. Leave the session open: the worker commits and "
     "closes it."
 )
-
-
 _DISTURBED = "a handler of the group undid something that others may have done."
 
 
@@ -84,8 +82,8 @@ class Handling:
                 await _aside(error, self.conclude, run, error)
 
     def _concludes_together(self, load: Load, error: BaseException | None) -> bool:
-        """Whether nothing is left to run one by one: all is committed, or the database is gone with its answer."""
-        together = error is None or is_outage(error)
+        """Whether nothing is left to run one by one: all is committed, or the connection broke, perhaps meanwhile."""
+        together = error is None or is_broken(error)
         for run in load.runs:
             if together or run.committed or run.condemned:
                 self.conclude(run, error)

@@ -26,7 +26,7 @@ from sa_jobqueue.values import ClaimedJob, to_seconds
 from sa_jobqueue.worker.poolers import is_mixed_up
 from sa_jobqueue.worker.run import Condemned
 
-__all__ = ["Ending", "Verdict", "is_aftermath", "is_infrastructure", "is_outage", "judge", "root_cause"]
+__all__ = ["Ending", "Verdict", "is_aftermath", "is_broken", "is_infrastructure", "is_outage", "judge", "root_cause"]
 
 
 class Ending(StrEnum):
@@ -140,6 +140,13 @@ def is_infrastructure(error: BaseException) -> bool:
     if state == _IDLE_IN_TRANSACTION:
         return False
     return error.connection_invalidated or state in _TRANSIENT or state.startswith(_TRANSIENT_CLASSES)
+
+
+def is_broken(error: BaseException) -> bool:
+    """Whether the database went away, rather than refused a statement; a COMMIT may have reached it or not."""
+    if not is_infrastructure(error):
+        return False
+    return not isinstance(error, DBAPIError) or error.connection_invalidated or _state(error) is None
 
 
 def is_outage(error: BaseException) -> bool:

@@ -6,12 +6,13 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from sa_jobqueue import Backoff, RejectJob, current_job
 from sa_jobqueue.observe import RunEnded, RunStarted
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -210,3 +211,27 @@ def test_a_job_that_was_tried_before_is_run_alone(
     enqueue_all(enqueue, "a", "b")
     crew.drain(concurrency=1)
     assert observer.all("SELECT count(*) FROM effect GROUP BY xmin::text ORDER BY 1") == [(1,), (2,)]
+
+
+@pytest.mark.parametrize("limit", ["statement_timeout", "idle_in_transaction_session_timeout"])
+def test_a_handler_that_runs_into_a_limit_of_the_server_takes_nobody_along(
+    limit: str, tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer, events: Events
+) -> None:
+    @tasks.task(queue=QUEUE, group_commit=10)
+    def mark(session: Session, name: str) -> None:
+        session.add(Effect(name=name))
+        if name == "slow":
+            session.execute(text(f"SET LOCAL {limit} = 100"))
+            pid = session.scalar(text("SELECT pg_backend_pid()"))
+            if limit == "statement_timeout":
+                session.execute(text("SELECT pg_sleep(30)"))
+            alive = "SELECT count(*) FROM pg_stat_activity WHERE pid = :pid"
+            wait_until(lambda: observer.scalar(alive, pid=pid) == 0, timeout=20, what="the server to end the session")
+            session.scalar(text("SELECT 1"))
+
+    enqueue_all(enqueue, "a", "slow", "b", max_attempts=1)
+    worker = crew.start(concurrency=1)
+    events.wait_for(RunEnded, count=3)
+    worker.stop()
+    assert observer.effects() == ["a", "b"]
+    assert sorted(event.outcome for event in events.of(RunEnded) if event.job.args["name"] != "slow") == ["done"] * 2
