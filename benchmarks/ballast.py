@@ -8,7 +8,7 @@ from sqlalchemy import text
 
 from benchmarks.server import Arena
 
-__all__ = ["KINDS", "load"]
+__all__ = ["KINDS", "NUMBERED_FROM", "load"]
 
 _COLUMNS: Final = "queue, task, args"
 _JOBS: Final = f"INSERT INTO jobqueue_job ({_COLUMNS}, status, visible_at, dedup_key)"
@@ -28,13 +28,13 @@ KINDS: Final = {
 }
 """Each kind of row, as the statement that makes rows numbered from ``:first`` to ``:last``."""
 
-_NUMBERED_FROM: Final = 100_000_000
+NUMBERED_FROM: Final = 100_000_000
 """Above every job that is measured."""
 
 
 def load(arena: Arena, kind: str, rows: int, *, already: int = 0) -> None:
     """Bring the number of rows of a kind from ``already`` to ``rows``, with statistics and visibility as in service."""
     if rows > already:
-        span = {"first": _NUMBERED_FROM + already, "last": _NUMBERED_FROM + rows - 1}
+        span = {"first": NUMBERED_FROM + already, "last": NUMBERED_FROM + rows - 1}
         arena.admin.execute(text(KINDS[kind]), span)
     arena.settle_down()

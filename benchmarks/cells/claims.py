@@ -9,6 +9,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from benchmarks.ballast import NUMBERED_FROM
 from benchmarks.cells.workers import HANDLERS, Plan, application_engine, worker_of
 from benchmarks.children import in_children
 from benchmarks.laps import Lap, Stopwatch
@@ -17,7 +18,7 @@ from benchmarks.server import Arena
 from sa_jobqueue import JobSession
 from sa_jobqueue.observe import Event, RunEnded
 
-__all__ = ["claim_rate", "worker_rate"]
+__all__ = ["Rows", "claim_rate", "faults", "last_number", "rows", "settle_down", "worker_rate"]
 
 _FIRST: Final = -1
 _COUNT: Final = text("""
@@ -26,10 +27,13 @@ _COUNT: Final = text("""
            (SELECT count(*) FROM jobqueue_dedup_key WHERE job_id IS NOT NULL) AS dedup_keys,
            (SELECT count(*) FROM jobqueue_job) AS jobs
 """)
+_LAST: Final = text("SELECT coalesce(max(n), 0) FROM bench_effect WHERE n < :ballast")
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class Rows:
+    """What is there."""
+
     effects: int
     distinct_effects: int
     dedup_keys: int
@@ -39,9 +43,9 @@ class _Rows:
 def worker_rate(plan: Plan, arena: Arena, jobs: int, queues: tuple[str, ...] = ("default",)) -> Sample:
     """A worker that does ``jobs`` of the jobs that are there, those of ours first, and stops."""
     _put_first(arena, jobs, queues)
-    before = _rows(arena)
+    before = rows(arena)
     lap: Lap = in_children(_take, (arena.url, plan, jobs, queues))[0]
-    return Sample({"jobs_per_s": lap.jobs_per_s, "cpu_us": lap.cpu_us}, _faults(before, _rows(arena), jobs))
+    return Sample({"jobs_per_s": lap.jobs_per_s, "cpu_us": lap.cpu_us}, faults(before, rows(arena), jobs))
 
 
 def claim_rate(arena: Arena, jobs: int) -> Sample:
@@ -55,11 +59,22 @@ def claim_rate(arena: Arena, jobs: int) -> Sample:
 
 def _put_first(arena: Arena, jobs: int, queues: tuple[str, ...]) -> None:
     """Jobs ahead of everything else, spread over the queues, numbered behind those of the runs before."""
-    last = arena.admin.scalar(text("SELECT coalesce(max(n), 0) FROM bench_effect WHERE n < 100000000"))
+    last = last_number(arena)
     for place, queue in enumerate(queues):
         share = len(range(place, jobs, len(queues)))
         arena.seed(share, queue=queue, first=last + 1, priority=_FIRST)
         last += share
+    settle_down(arena)
+
+
+def last_number(arena: Arena) -> int:
+    """The number of the last job that was done and is no ballast, or 0."""
+    found: int = arena.admin.scalar(_LAST, {"ballast": NUMBERED_FROM})
+    return found
+
+
+def settle_down(arena: Arena) -> None:
+    """As :meth:`Arena.settle_down`, for the jobs alone: the other tables may be large."""
     arena.admin.execute(text("VACUUM (ANALYZE) jobqueue_job"))
     arena.admin.execute(text("CHECKPOINT"))
 
@@ -87,12 +102,13 @@ def _claim(url: str, jobs: int) -> Lap:
     return watch.lap()
 
 
-def _rows(arena: Arena) -> _Rows:
+def rows(arena: Arena) -> Rows:
+    """What is there when everybody has gone."""
     arena.wait_for_quiet()
-    return _Rows(**arena.admin.execute(_COUNT).mappings().one())
+    return Rows(**arena.admin.execute(_COUNT).mappings().one())
 
 
-def _faults(before: _Rows, after: _Rows, jobs: int) -> tuple[str, ...]:
+def faults(before: Rows, after: Rows, jobs: int) -> tuple[str, ...]:
     """Whatever was taken has one effect and one dedup row, and nothing else is missing."""
     done = before.jobs - after.jobs
     made = {
