@@ -15,7 +15,12 @@ from typing import Any, Final
 __all__ = ["ChildFailed", "child", "in_children"]
 
 _PATIENCE: Final = 900.0
-_PRELOADED: Final = ["benchmarks.cells.workers", "benchmarks.cells.limits", "benchmarks.cells.producers"]
+_PRELOADED: Final = [
+    "benchmarks.cells.workers",
+    "benchmarks.cells.limits",
+    "benchmarks.cells.producers",
+    "benchmarks.cells.hints",
+]
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(_PRELOADED)
 

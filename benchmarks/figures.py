@@ -28,7 +28,7 @@ class Figure:
 
 
 _AGAINST: Final[Mapping[str, tuple[str, ...]]] = {
-    "insert": ("orm", "core", "async_orm", "async_core", "group", "group_flush", "batch"),
+    "insert": ("orm", "core", "async_orm", "async_core", "group", "group_flush", "core_group", "batch"),
     "noop": ("noop",),
     "enqueue": ("enqueue",),
     "bulk_enqueue": ("bulk_enqueue",),
@@ -36,8 +36,10 @@ _AGAINST: Final[Mapping[str, tuple[str, ...]]] = {
 """Which cells of ours do the same work as a cell of a peer (``oban.insert``)."""
 _RATED: Final = (
     *("orm", "bare", "core", "raw", "naive", "noop", "no_dedup", "async_orm", "async_core", "two_processes"),
-    *("group", "group_flush", "batch", "raw_batch", "raw_unfenced", "pgbench_lease", "pgbench_one_statement"),
-    *("enqueue", "own_insert", "bulk_enqueue", "copy", "held_snapshot", "no_snapshot", "hint", "hint_off"),
+    *("group", "group_flush", "core_group", "batch", "raw_batch", "bare_batch", "raw_unfenced"),
+    *("pgbench_lease", "pgbench_one_statement"),
+    *("enqueue", "own_insert", "bulk_enqueue", "copy", "held_snapshot", "no_snapshot"),
+    *("hint", "hint_off", "hint_in_transaction"),
 )
 _RATIOS: Final = (
     ("orm.of_bare", "orm", "bare"),
@@ -48,7 +50,9 @@ _RATIOS: Final = (
     ("two_processes.of_one", "two_processes", "orm"),
     ("group.of_orm", "group", "orm"),
     ("group_flush.of_orm", "group_flush", "orm"),
+    ("core_group.of_raw", "core_group", "raw"),
     ("batch.of_raw", "batch", "raw_batch"),
+    ("batch.of_bare_batch", "batch", "bare_batch"),
     ("no_dedup.of_orm", "no_dedup", "orm"),
     ("core.of_pgbench", "core", "pgbench_lease"),
     ("raw_unfenced.of_raw", "raw_unfenced", "raw"),
@@ -56,8 +60,12 @@ _RATIOS: Final = (
     ("bulk_enqueue.of_raw", "bulk_enqueue", "copy"),
     ("held_snapshot.of_normal", "held_snapshot", "no_snapshot"),
     ("hint.of_off", "hint", "hint_off"),
+    ("hint_in_transaction.of_off", "hint_in_transaction", "hint_off"),
 )
-_CPU: Final = (("orm", "bare"), ("core", "raw"), ("batch", "raw_batch"), ("group", "bare"), ("noop", "raw"))
+_CPU: Final = (
+    *(("orm", "bare"), ("core", "raw"), ("group", "bare"), ("core_group", "raw"), ("noop", "raw")),
+    *(("batch", "raw_batch"), ("batch", "bare_batch")),
+)
 FIGURES: Final = (
     *(Figure(f"{cell}.jobs_per_s", cell) for cell in _RATED),
     *(Figure(*each) for each in _RATIOS),

@@ -78,6 +78,7 @@ def _optional(jobs: int, orm: Plan) -> list[Cell]:
         grouped = replace(orm, task={"group_commit": _GROUP})
         found += [_cell("group", 4 * jobs, Drain(work, (grouped,)))]
         found += [_cell("group_flush", 2 * jobs, Drain(work, (replace(grouped, handler="orm_flush"),)))]
+        found += [_cell("core_group", 4 * jobs, Drain(work, (replace(grouped, handler="core"),)))]
     if knows("batch"):
         batched = replace(orm, handler="batch", task={"batch": _BATCH})
         found += [_cell("batch", 10 * jobs, Drain(work, (batched,)))]
@@ -86,7 +87,8 @@ def _optional(jobs: int, orm: Plan) -> list[Cell]:
 
 def _limits(jobs: int, concurrency: int) -> list[Cell]:
     return [
-        _bare(jobs, concurrency),
+        _bare("bare", jobs, limits.bare, concurrency),
+        _bare("bare_batch", 10 * jobs, limits.bare_batch, concurrency, _BATCH),
         _cell("naive", jobs // 2, Drain(limits.naive, (concurrency,))),
         _cell("raw", 3 * jobs, Drain(limits.raw, (_RAW_THREADS,))),
         _cell("raw_batch", 20 * jobs, Drain(limits.raw_batch, (concurrency,))),
@@ -94,8 +96,8 @@ def _limits(jobs: int, concurrency: int) -> list[Cell]:
     ]
 
 
-def _bare(jobs: int, threads: int) -> Cell:
-    return _cell("bare", jobs, Drain(limits.bare, (jobs, threads), seeded=False, dedup=False))
+def _bare(name: str, jobs: int, work: Callable[..., Lap], *arguments: int) -> Cell:
+    return _cell(name, jobs, Drain(work, (jobs, *arguments), seeded=False, dedup=False))
 
 
 def _cell(name: str, jobs: int, how: Drain) -> Cell:

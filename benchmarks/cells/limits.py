@@ -19,7 +19,7 @@ from benchmarks.cells.workers import HANDLERS, application_engine
 from benchmarks.laps import Lap, Stopwatch
 from sa_jobqueue import DedupKey, Job
 
-__all__ = ["bare", "connect", "naive", "raw", "raw_batch", "raw_unfenced"]
+__all__ = ["bare", "bare_batch", "connect", "in_threads", "naive", "raw", "raw_batch", "raw_unfenced"]
 
 CLAIM: Final = """
     WITH picked AS MATERIALIZED (
@@ -63,7 +63,23 @@ def bare(url: str, jobs: int, threads: int) -> Lap:
                 session.commit()
             watch.ended()
 
-    _in_threads([partial(transact, range(1 + each, jobs + 1, threads)) for each in range(threads)])
+    in_threads([partial(transact, range(1 + each, jobs + 1, threads)) for each in range(threads)])
+    return watch.lap()
+
+
+def bare_batch(url: str, jobs: int, threads: int, batch: int) -> Lap:
+    """The business transaction of the batch handler and nothing else; ``jobs`` is a multiple of ``batch``."""
+    watch, engine = Stopwatch(), application_engine(url, threads)
+
+    def transact(firsts: Iterable[int]) -> None:
+        for first in firsts:
+            watch.started(batch)
+            with Session(engine) as session:
+                session.add_all(Effect(n=n) for n in range(first, first + batch))
+                session.commit()
+            watch.ended()
+
+    in_threads([partial(transact, range(1 + each * batch, jobs + 1, threads * batch)) for each in range(threads)])
     return watch.lap()
 
 
@@ -85,7 +101,7 @@ def naive(url: str, threads: int) -> Lap:
                 session.commit()
             watch.ended()
 
-    _in_threads([drain] * threads)
+    in_threads([drain] * threads)
     return watch.lap()
 
 
@@ -152,11 +168,11 @@ def _drain(url: str, threads: int, run: Callable[[psycopg.Connection[Any], list[
             while jobs := link.execute(CLAIM).fetchall():
                 run(link, jobs, watch)
 
-    _in_threads([drain] * threads)
+    in_threads([drain] * threads)
     return watch.lap()
 
 
-def _in_threads(tasks: Iterable[Callable[[], None]]) -> None:
+def in_threads(tasks: Iterable[Callable[[], None]]) -> None:
     """Run all at the same time; the first error of any is raised when all have ended."""
     errors: list[BaseException] = []
 

@@ -77,9 +77,9 @@ def worker_of(
     )
 
 
-def application_engine(url: str, concurrency: int) -> Engine:
+def application_engine(url: str, concurrency: int, **options: Any) -> Engine:
     """An engine like a user's, with one connection for each thread."""
-    return create_engine(url, pool_size=concurrency)
+    return create_engine(url, pool_size=concurrency, **options)
 
 
 def _orm(watch: Stopwatch) -> Callable[..., Any]:

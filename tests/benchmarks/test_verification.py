@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from sqlalchemy import text
 
 from benchmarks.cells import limits
@@ -12,10 +11,9 @@ from benchmarks.cells.drains import Drain, drain
 from benchmarks.cells.workers import Plan, work
 from benchmarks.report import answer
 from benchmarks.rounds import Cell, Series, run_rounds
-from benchmarks.server import Arena, arena
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from benchmarks.server import Arena
 
 _RAW = Drain(limits.raw, (2,))
 _JOBS = 150
@@ -24,12 +22,6 @@ _ON_ROW_7 = """
     CREATE TRIGGER tamper {when} INSERT ON bench_effect FOR EACH ROW
     WHEN (NEW.n = 7 AND pg_trigger_depth() = 0) EXECUTE FUNCTION tamper()
 """
-
-
-@pytest.fixture
-def ready(database_url: str) -> Iterator[Arena]:
-    with arena(database_url) as ready:
-        yield ready
 
 
 def _measured(ready: Arena, how: Drain) -> Series:
