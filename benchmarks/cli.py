@@ -19,7 +19,7 @@ from benchmarks.conditions import conditions
 from benchmarks.peers.environments import default_cache
 from benchmarks.peers.installing import installed
 from benchmarks.rounds import Cell, Series, run_rounds
-from benchmarks.scale import FULL, QUICK, Scale, cells_of_peer, our_cells
+from benchmarks.scale import FULL, QUICK, QUICK_CELLS, Scale, cells_of_peer, our_cells
 from benchmarks.server import Arena, arena, serving
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _figures(given: argparse.Namespace, scale: Scale) -> tuple[Series, dict[str,
         if given.peers:
             peers, under["peers"] = installed(ready, given.cache, Path(logs))
             cells += [cell for peer in peers for cell in cells_of_peer(peer, scale)]
-        chosen = _chosen(cells, given.only)
+        chosen = _chosen(cells, given)
         under["jobs"] = {cell.name: cell.jobs for cell in chosen}
         at_most = float("inf") if given.rounds or given.peers else scale.at_most
         rounds = given.rounds or scale.rounds
@@ -109,10 +109,11 @@ def _ready(given: argparse.Namespace) -> Iterator[tuple[str, Arena, dict[str, An
         under["load_after"] = round(os.getloadavg()[0], 2)
 
 
-def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
-    if only is None:
-        return cells
-    wanted = set(only.split(","))
+def _chosen(cells: list[Cell], given: argparse.Namespace) -> list[Cell]:
+    """Those that were named, else all; of ours only some in a quick run."""
+    if given.only is None:
+        return [cell for cell in cells if not given.quick or "." in cell.name or cell.name in QUICK_CELLS]
+    wanted = set(given.only.split(","))
     if unknown := wanted - {cell.name for cell in cells}:
         msg = f"no such cell: {', '.join(sorted(unknown))}; there are {', '.join(cell.name for cell in cells)}"
         raise SystemExit(msg)
@@ -126,7 +127,7 @@ def _note(line: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     parser.add_argument("command", nargs="?", choices=_COMMANDS, default="figures")
-    parser.add_argument("--quick", action="store_true", help="three rounds of few jobs, or fewer: under 2 minutes")
+    parser.add_argument("--quick", action="store_true", help="the main cells, few jobs: under 2 minutes")
     parser.add_argument("--peers", action="store_true", help="also the peers, each installed by name from PyPI")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--only", metavar="CELLS", help="figures: names of cells, with commas")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cells import drains, enqueues, idle, others, pgbench, snapshot
+from benchmarks.cells import drains, enqueues, hints, idle, others, pgbench, snapshot
 from benchmarks.rounds import Cell
 
-__all__ = ["FULL", "QUICK", "Scale", "cells_of_peer", "our_cells"]
+__all__ = ["FULL", "QUICK", "QUICK_CELLS", "Scale", "cells_of_peer", "our_cells"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Scale:
 
 QUICK: Final = Scale(
     rounds=3,
-    drain_jobs=800,
+    drain_jobs=700,
     enqueues=1_000,
     pickups=60,
     seconds=3,
     snapshot_jobs=600,
-    passing=20_000,
+    passing=12_000,
     grown_rows=100_000,
     grown_jobs=600,
-    at_most=105,
+    at_most=110,
 )
 FULL: Final = Scale(
     rounds=5,
@@ -53,12 +53,20 @@ FULL: Final = Scale(
 )
 
 
+QUICK_CELLS: Final = (
+    *("orm", "bare", "core", "raw", "async_orm", "group", "batch", "raw_batch", "bare_batch", "pickup"),
+    *("held_snapshot", "no_snapshot", "bulk_enqueue", "copy", "enqueue", "own_insert"),
+)
+"""What a quick run measures: three rounds of more would take longer than two minutes."""
+
+
 def our_cells(scale: Scale, concurrency: int) -> list[Cell]:
     """Everything but the peers."""
     return [
         *drains.cells(scale.drain_jobs, concurrency),
         *pgbench.cells(scale.drain_jobs),
         *enqueues.cells(scale.enqueues),
+        *hints.cells(2 * scale.enqueues),
         *idle.cells(scale.pickups, scale.seconds, concurrency),
         *snapshot.cells(scale.snapshot_jobs, scale.passing, concurrency),
     ]
