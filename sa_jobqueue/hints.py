@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DEBOUNCE", "hint_after_commit"]
 
-DEBOUNCE = 0.005
+DEBOUNCE = 0.02
 _KEY = _OPTION = "sa_jobqueue_hints"
 _MOST_QUEUES = 10_000
 

@@ -262,7 +262,7 @@ GUARDS = (
         "worker/shift.py",
         """            for lane in wanting:
                 now = time.monotonic()
-                limit = few_sizes(ceil(self._machine.room(now, lane.breadth) / len(wanting)))
+                limit = few_sizes(ceil(self._room(now, lane) / len(wanting)))
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)
@@ -271,7 +271,7 @@ GUARDS = (
         """            found: list[ClaimedJob] = []
             for lane in wanting:
                 now = time.monotonic()
-                limit = few_sizes(ceil(self._machine.room(now, lane.breadth) / len(wanting)))
+                limit = few_sizes(ceil(self._room(now, lane) / len(wanting)))
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)

@@ -29,6 +29,8 @@ class Lane:
     breadth: int = 1
     ready: bool = False
     """Whether a claim may find something."""
+    held: int = 0
+    """Jobs that were claimed from it and have not ended."""
     again_at: float | None = None
     """When to claim once more after a hint: its sender may have kept another one back since."""
     _behind: Place | None = None
@@ -51,6 +53,7 @@ class Lane:
 
     def came(self, jobs: Sequence[ClaimedJob], asked: int) -> None:
         """A claim has answered. If it came short, a pass from the head tells whether there is nothing more."""
+        self.held += len(jobs)
         if len(jobs) >= asked:
             self._behind = Place.of(jobs[-1])
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,8 @@ _ANSWER_WITHIN = 2.0
 """Seconds between proofs that notifications arrive, and how long one may be on its way."""
 _TURN = 0.5
 """Seconds after which the thread looks whether it is to end."""
+_OWN = "?"
+"""How the payloads begin that listeners send themselves."""
 _RECONNECT = Backoff(base=0.25, cap=30.0, jitter=0.25)
 _LAST_TURN = 2.0
 
@@ -91,27 +93,33 @@ class Listener(threading.Thread):
             connection.close()
 
     def _prove(self, driver: Any) -> None:
-        """Send ourselves a notification; whatever else was on its way meanwhile is looked for."""
-        word = f"?{secrets.token_hex(8)}"
+        """Send ourselves a notification, and wait for it."""
+        word = f"{_OWN}{secrets.token_hex(8)}"
         driver.execute(hint.NOTIFY, (self._channel, word))
         deadline = time.monotonic() + _ANSWER_WITHIN
-        while not any(notice.payload == word for notice in driver.notifies(timeout=_TURN, stop_after=1)):
+        while not self._pass_on(driver.notifies(timeout=_TURN, stop_after=1), word):
             if time.monotonic() > deadline:
                 raise _Deaf
             if self._closing.is_set():
                 return
         self._recovered()
-        self._ear.heard(None)
+
+    def _pass_on(self, notices: Iterable[Any], word: str | None = None) -> bool:
+        """Tell of hints; whether our own ``word`` was among them."""
+        payloads = [notice.payload for notice in notices]
+        for payload in payloads:
+            if not payload.startswith(_OWN):
+                self._ear.heard(payload)
+        return word in payloads
 
     def _hear(self, driver: Any, *, until: float) -> None:
         while time.monotonic() < until and not self._closing.is_set():
-            for notice in driver.notifies(timeout=_TURN):
-                if not notice.payload.startswith("?"):
-                    self._ear.heard(notice.payload)
+            self._pass_on(driver.notifies(timeout=_TURN, stop_after=1))
 
     def _recovered(self) -> None:
         self._ear.mended()
         if self._failures or not self._told:
+            self._ear.heard(None)  # of what was committed while nobody listened
             self._emit(Listening(self._worker))
         self._failures, self._told = 0, True
 

@@ -82,12 +82,18 @@ class Machine:
         """How many claimed jobs may wait for a slot before more are claimed: claims are few, and large."""
         return self.ahead // 2
 
-    def room(self, now: float, breadth: int = 1) -> int:
-        """How many jobs may be claimed now, if a slot takes ``breadth`` of them."""
+    def room(self, now: float, breadth: int = 1, *, in_line: bool = True) -> int:
+        """How many jobs may be claimed now from a queue, if a slot takes ``breadth`` of them.
+
+        A queue that has nothing ``in_line`` may claim for one turn, however much others have claimed ahead.
+        """
         slots = self.concurrency * breadth
-        if self.stopping or now < self._quiet_until or self.held > slots + self.low_water:
+        if self.stopping or now < self._quiet_until:
             return 0
-        return max(slots + self.ahead - self.held, 0)
+        least = 0 if in_line or not self.ahead else breadth
+        if self.held > slots + self.low_water:
+            return least
+        return max(slots + self.ahead - self.held, least)
 
     def claimed(self, found: int) -> None:
         """Jobs were claimed."""

@@ -202,7 +202,7 @@ class Shift:
         while wanting := self._wanting():
             for lane in wanting:
                 now = time.monotonic()
-                limit = few_sizes(ceil(self._machine.room(now, lane.breadth) / len(wanting)))
+                limit = few_sizes(ceil(self._room(now, lane) / len(wanting)))
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)
@@ -219,7 +219,10 @@ class Shift:
         self._turn += 1
         lanes = deque(self._lanes.values())
         lanes.rotate(self._turn)
-        return [lane for lane in lanes if lane.ready and self._machine.room(now, lane.breadth)]
+        return [lane for lane in lanes if lane.ready and self._room(now, lane)]
+
+    def _room(self, now: float, lane: Lane) -> int:
+        return self._machine.room(now, lane.breadth, in_line=lane.held > 0)
 
     def _begin(self, jobs: Sequence[ClaimedJob]) -> None:
         """Start what was claimed from one queue at once: the claim of the next queue may fail."""
@@ -247,6 +250,8 @@ class Shift:
         self._runs.difference_update(over)
         self._keeper.drop(over)
         self._machine.let_go(len(over))
+        for run in over:
+            self._lanes[run.job.queue].held -= 1
         for run in over[-_MEASURED:]:
             if (seconds := run.slot_seconds) is not None:
                 self._machine.took(seconds)

@@ -57,6 +57,16 @@ def test_a_machine_waits_until_half_of_what_it_claimed_ahead_is_used_up() -> Non
     assert fast.room(100) == 0
 
 
+def test_a_queue_with_nothing_in_line_may_claim_for_one_turn_though_others_fill_the_line() -> None:
+    fast = at_work(seconds=0.01)
+    fast.claimed(fast.ahead)
+    assert (fast.room(100), fast.room(100, in_line=False), fast.room(100, 5, in_line=False)) == (0, 1, 5)
+
+
+def test_while_jobs_take_long_no_queue_claims_beyond_the_slots() -> None:
+    assert at_work(seconds=10).room(100, in_line=False) == 0
+
+
 def test_jobs_that_take_long_are_not_claimed_ahead() -> None:
     assert at_work(seconds=2.5).ahead == 0
 

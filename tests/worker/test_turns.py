@@ -25,10 +25,12 @@ class Line:
             "group": tasks.task(name="group", group_commit=3)(lambda _session: None),
         }
 
-    def runs(self, kind: str, *ids: int, started: float = 100, attempt: int = 1, duplicate: bool = False) -> list[Run]:
+    def runs(
+        self, kind: str, *ids: int, queue: str = "q", started: float = 100, attempt: int = 1, duplicate: bool = False
+    ) -> list[Run]:
         times = (_NOON, _NOON, _NOON)
         jobs = [
-            ClaimedJob(n, "q", kind, {}, {}, 0, attempt, 5, 1, *times, "me", None, None, duplicate=duplicate)
+            ClaimedJob(n, queue, kind, {}, {}, 0, attempt, 5, 1, *times, "me", None, None, duplicate=duplicate)
             for n in ids
         ]
         return [Run(job, self._tasks[kind], started=started, beaten=started) for job in jobs]
@@ -53,6 +55,12 @@ def test_as_many_start_as_there_are_slots_and_the_others_wait_in_their_order(lin
     assert line.started(*line.runs("alone", 1, 2, 3, 4)) == [[1], [2]]
     assert [line.next(), line.next(), line.next()] == [[3], [4], None]
     assert line.started(*line.runs("alone", 5, 6)) == [[5]]
+
+
+def test_a_job_does_not_wait_for_the_backlog_of_another_queue(line: Line) -> None:
+    line.started(*line.runs("alone", 1, 2, 3, 4, 5))
+    line.started(*line.runs("alone", 6, 7, queue="small"))
+    assert [line.next() for _ in range(6)] == [[3], [6], [4], [7], [5], None]
 
 
 def test_a_turn_takes_those_who_may_share_its_transaction_and_leaves_the_others_in_line(line: Line) -> None:
