@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 LOCK = 53
 
 
-def build(lease: float) -> TaskRegistry:
-    tasks = usual_tasks(lease)
+def build(lease: float, backoff: float) -> TaskRegistry:
+    tasks = usual_tasks(lease, backoff)
     declare = tasks.task(queue="work", visibility_timeout=lease)
 
     @declare
@@ -68,7 +68,8 @@ def make(engine: Engine | None, url: str, settings: dict[str, Any]) -> Worker:
     if "code" in settings:
         sys.exit(settings["code"])
     factory = sessionmaker(engine or create_engine(url, pool_size=8))
-    return Worker(build(settings.pop("lease")), factory, subscribers=[report], **settings)
+    tasks = build(settings.pop("lease"), settings.pop("backoff"))
+    return Worker(tasks, factory, subscribers=[report], **settings)
 
 
 def report(event: Event) -> None:
