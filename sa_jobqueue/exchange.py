@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
 from sa_jobqueue.wire import fetch, send
 
-__all__ = ["Place", "Sight", "claim_ready", "extend", "release_many", "see", "sweep_queue"]
+__all__ = ["Place", "Sight", "claim_ready", "extend", "release_many", "release_unanswered", "see", "sweep_queue"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +100,16 @@ def sweep_queue(connection: Connection, models: Models, queue: str, limit: int, 
         requeued=counts.get(Outcome.REQUEUED, 0),
         dead=counts.get(Outcome.DEAD, 0),
     )
+
+
+def release_unanswered(
+    connection: Connection, models: Models, queue: str, worker: str, known: Iterable[int], *, log: bool
+) -> int:
+    """Give back what was claimed for ``worker`` without its knowing, since an answer was lost; says how many."""
+    given = {"for_queue": queue, "worker": worker, "ids": list(known)}
+    rows = fetch(connection, lease.unanswered(models), given)
+    if not rows:
+        return 0
+    ids, tokens, sinces = (list(column) for column in zip(*rows, strict=True))
+    released = settle.release_many(models, log=log)
+    return len(fetch(connection, released, {"ids": ids, "tokens": tokens, "sinces": sinces}))

@@ -55,6 +55,12 @@ OPERATIONS: dict[str, tuple[Callable[[JobSession, ClaimedJob], object], set[str]
         lambda jobs, job: exchange.release_many(jobs.session.connection(), Models(), [job] * 10, log=False),
         {KEY},
     ),
+    "unanswered": (
+        lambda jobs, _: exchange.release_unanswered(
+            jobs.session.connection(), Models(), "other", "w", [1, 2], log=False
+        ),
+        {DUE},
+    ),
     "claim_due": (lambda jobs, _: jobs.claim_many("main", limit=10), {READY, DUE, KEY}),
     "claim_one": (lambda jobs, _: jobs.claim("main"), {READY, DUE, KEY}),
     "heartbeat": (lambda jobs, job: jobs.heartbeat([job] * 10), {KEY}),

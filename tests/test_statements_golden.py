@@ -34,6 +34,7 @@ STATEMENTS: dict[str, Executable] = {
     "claim_ready_behind": claim.claim_ready(MODELS, behind=True),
     "claim_due": claim.claim_due(MODELS),
     "heartbeat": lease.heartbeat(MODELS),
+    "unanswered": lease.unanswered(MODELS),
     "once": settle.once(MODELS),
     "ack": settle.ack(MODELS),
     "ack_natural_keys_logged": settle.ack(MODELS, natural_keys_only=True, log=True),

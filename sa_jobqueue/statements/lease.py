@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from sqlalchemy import BigInteger, Double, Select, and_, bindparam, func, select, update
+from sqlalchemy import BigInteger, Double, Select, Text, and_, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from sa_jobqueue.models import Models
-from sa_jobqueue.statements.literals import now, seconds
+from sa_jobqueue.statements.literals import CLAIMED, DUE_STATES, now, seconds
 
-__all__ = ["heartbeat"]
+__all__ = ["heartbeat", "unanswered"]
 
 
 @cache
@@ -44,3 +44,17 @@ def heartbeat(models: Models) -> Select[Any]:
     )
     lost = select(beat.c.id, beat.c.token).select_from(beat.outerjoin(job, alive)).where(job.c.id.is_(None))
     return lost.add_cte(extended)
+
+
+@cache
+def unanswered(models: Models) -> Select[Any]:
+    """Claims in ``for_queue`` that ``worker`` does not know of: those that are in its name, and none of ``ids``.
+
+    Reads all that is claimed or scheduled in this queue; for the time after an outage only.
+    """
+    job = models.table(models.job)
+    queue = job.c.queue == bindparam("for_queue", type_=Text)
+    claimed = and_(job.c.status.in_(DUE_STATES), job.c.status == CLAIMED)
+    unknown = job.c.id != func.all(bindparam("ids", type_=ARRAY(BigInteger)))
+    mine = and_(job.c.claimed_by == bindparam("worker", type_=Text), unknown)
+    return select(job.c.id, job.c.token, job.c.claimed_at).where(queue, claimed, mine)

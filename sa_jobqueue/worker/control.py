@@ -97,6 +97,11 @@ class Control:
         with self._statement() as connection:
             return exchange.release_many(connection, self.models, jobs, log=self.job_log)
 
+    def release_unanswered(self, queue: str, known: Iterable[int]) -> int:
+        """Give back what this worker has claimed without hearing of it; ``known`` are the ids that it has heard of."""
+        with self._statement() as connection:
+            return exchange.release_unanswered(connection, self.models, queue, self.worker, known, log=self.job_log)
+
     def record(self, job: ClaimedJob, verdict: Verdict) -> Outcome:
         """Write down how a run ended.
 

@@ -60,6 +60,7 @@ class Shift:
         self._lanes = {lane.queue: lane for lane in lanes}
         self._emit, self._open_up = emit, open_up
         self._opened = False
+        self._when_open: list[Callable[[], None]] = []
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._over: deque[tuple[Run, Outcome | None]] = deque()
         self._runs: set[Run] = set()
@@ -93,6 +94,10 @@ class Shift:
     def stop(self) -> None:
         """Ask for a stop, from any thread or signal handler; a second time: at once."""
         self._inbox.put(self._on_stop)
+
+    def when_open(self, act: Callable[[], None]) -> None:
+        """Call ``act`` once the database has been found fit for work."""
+        self._when_open.append(act)
 
     def hear(self, mark: str | None) -> None:
         """A hint has come of the queue with that mark, or (None) of any; from any thread."""
@@ -154,6 +159,8 @@ class Shift:
         if not self._opened:
             self._open_up()
             self._opened = True
+            for act in self._when_open:
+                act()
 
     def _take(self, timeout: float) -> None:
         """Wait for one thing to happen, then take everything else that has."""
@@ -185,8 +192,13 @@ class Shift:
             self._outages.answered()  # an outage makes a look due, so every outage ends here
 
     def _recover(self, now: float) -> None:
-        """At the first answer after an outage, let those who have something to record be faster than the sweep."""
+        """At the first answer after an outage, let those who have something to record be faster than the sweep.
+
+        And give back what a claim has taken whose answer was lost: nobody else knows of it before its lease is over.
+        """
         if self._outages.unanswered:
+            for queue in self._lanes:
+                self._control.release_unanswered(queue, [run.job.id for run in self._runs])
             self._outages.heard()
             self._patience.renew()
             self._sweep_from = now + PAUSE_BEFORE_SWEEP

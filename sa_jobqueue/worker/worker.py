@@ -53,7 +53,8 @@ class Worker:
         queues: which queues to serve; by default those of the tasks.
         concurrency: handlers at the same time, sync and async together.
         async_sessionmaker: makes the sessions of async handlers. Its engine belongs to the worker's event loop.
-        name: recorded in ``claimed_by``; only for people, since ownership is the token.
+        name: recorded in ``claimed_by``, for people: ownership is the token. No two live workers may share one, since
+            after an outage a worker gives back what is claimed in its name without its knowing.
         poll_interval: seconds between polls of an empty queue.
         sweep_interval: seconds between looks for due jobs and expired leases.
         requeue_jitter: seconds over which this worker's sweeps spread jobs whose leases ran out together; never more
@@ -179,7 +180,8 @@ class Worker:
 
     def _open_up(self, control: Control, keeper_control: Control) -> None:
         jobs = self._models.table(self._models.job)
-        poolers.check(control.engine, keeper_control.engine)
+        with control.line.bounded(), keeper_control.line.bounded():
+            poolers.check(control.engine, keeper_control.engine)
         control.open()
         keeper_control.open()
         with control.begin() as connection:
@@ -246,7 +248,7 @@ class Worker:
             rely = shift.rely_on_hints
             ear = Ear(shift.hear, mended=partial(rely, healthy=True), failed=partial(rely, healthy=False))
             listener = Listener(own, self._models, self.name, ear, self._emit)
-            listener.start()
+            shift.when_open(listener.start)
             with closing(listener):
                 yield
 

@@ -12,7 +12,6 @@ from sa_jobqueue.cli.demo.business import QUEUE, Base, Delivery, RepositoryEvent
 from sa_jobqueue.cli.demo.command import judge
 from sa_jobqueue.cli.demo.figures import Figures, count
 from sa_jobqueue.cli.demo.webhooks import Webhook
-from sa_jobqueue.tasks import running
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -33,8 +32,7 @@ def work(session: Session) -> None:
     jobs = JobSession(session, job_log=True)
     while job := jobs.claim(QUEUE, visibility_timeout=60):
         session.commit()
-        with running(job):
-            book_event(session, **job.args)
+        book_event.run(session, job)
         jobs.ack(job)
         session.commit()
 

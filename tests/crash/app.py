@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -21,11 +22,12 @@ from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_asyn
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from sa_jobqueue import Backoff, TaskRegistry, Worker, current_job
-from sa_jobqueue.observe import Event, LeaseWasLost, RunStarted
+from sa_jobqueue.observe import Event, LeaseWasLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+WRITTEN, NEVER = threading.Event(), threading.Event()
 LEASE, SHORT_LEASE = 30.0, 4.5
 """Visibility timeouts in seconds; under the long one no beat is due in a test."""
 
@@ -97,6 +99,7 @@ def call(session: Session, name: str) -> None:
 def outlast_a_beat(session: Session, name: str) -> None:
     """Return when the lease was extended; looks with a connection that is no boundary."""
     write(session, name)
+    WRITTEN.set()
     url = make_url(os.environ["DATABASE_URL"]).set(drivername="postgresql", query={})
     with psycopg.connect(url.render_as_string(hide_password=False), autocommit=True) as look:
         deadline = time.monotonic() + 10
@@ -104,6 +107,7 @@ def outlast_a_beat(session: Session, name: str) -> None:
             row = look.execute("SELECT visible_at FROM jobqueue_job WHERE id = %s", [current_job().id]).fetchone()
             if row is None or row[0] > current_job().lease_expires_at:
                 return
+            NEVER.wait(0.02)
     msg = "no beat came in 10 s"
     raise TimeoutError(msg)
 
@@ -118,14 +122,15 @@ def work() -> None:
     new_worker().run(until_empty=True)
 
 
-def work_until_it_starts() -> None:
-    """A worker that is told to stop when its first run starts, and gives the handler no time."""
+def work_until_it_has_written() -> None:
+    """A worker that is told to stop when its handler has written, and gives it no time."""
+    worker = new_worker(grace=0)
 
-    def stop(event: Event) -> None:
-        if isinstance(event, RunStarted):
-            worker.stop()
+    def stop() -> None:
+        WRITTEN.wait(30)
+        worker.stop()
 
-    worker = new_worker(stop, grace=0)
+    threading.Thread(target=stop, daemon=True).start()
     worker.run()
 
 

@@ -82,14 +82,19 @@ def finish(ground: Ground, zombies: list[Zombie]) -> None:
 
 
 def revive(ground: Ground, zombies: list[Zombie], task: str) -> None:
-    """Let every zombie go on, and wait until each that has lost its job has done another one of its queue."""
-    for zombie in zombies:
-        if zombie.heir is not None:
-            zombie.next_id = ground.enqueue(zombie.queue, task, name=f"next-{zombie.queue}")
-        zombie.process.resume()
-    for zombie in zombies:
-        if zombie.heir is not None:
-            wait_until(partial(zombie.goes_on, ground), timeout=60, what=f"the next job of the zombie {zombie.point}")
+    """Let the zombies go on, a few at a time, until each that has lost its job has done another one of its queue.
+
+    All at once they would be too many for the machine, and leases run out for that reason alone.
+    """
+    for start in range(0, len(zombies), _AT_ONCE):
+        some = zombies[start : start + _AT_ONCE]
+        for zombie in some:
+            if zombie.heir is not None:
+                zombie.next_id = ground.enqueue(zombie.queue, task, name=f"next-{zombie.queue}")
+            zombie.process.resume()
+        for zombie in some:
+            if zombie.heir is not None:
+                wait_until(partial(zombie.goes_on, ground), timeout=60, what=f"the next job of zombie {zombie.point}")
 
 
 def rows(ground: Ground, zombies: list[Zombie]) -> dict[int, dict[str, object]]:

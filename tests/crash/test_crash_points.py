@@ -24,7 +24,7 @@ _IN_TRANSACTION = [
 _FAILING = [
     Delivery(WORK, "fail_first"),
     Delivery(WORK, "fail", last=True),
-    Delivery("tests.crash.app:work_until_it_starts", "outlast_a_beat"),
+    Delivery("tests.crash.app:work_until_it_has_written", "outlast_a_beat"),
 ]
 
 

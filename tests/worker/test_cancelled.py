@@ -83,7 +83,7 @@ def test_a_service_that_is_cancelled_at_every_boundary_leaks_no_connection_and_h
     )
     done = {int(name) for name in observer.effects()}
     queued = {row.id for row in observer.all("SELECT id FROM jobqueue_job WHERE status = 'queued' AND attempt = 0")}
-    assert cancelled >= 10
+    assert cancelled >= 8
     assert (done | queued, done & queued) == (set(jobs), set())
 
 

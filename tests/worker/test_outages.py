@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import sessionmaker
 
-from sa_jobqueue import JobSession, NewJob, metadata
+from sa_jobqueue import JobSession, NewJob, current_job, metadata
 from sa_jobqueue.embedded import embedded_postgres
 from sa_jobqueue.observe import (
     HeartbeatFailed,
@@ -24,6 +26,7 @@ from sa_jobqueue.observe import (
     WorkerStarted,
     log_event,
 )
+from sa_jobqueue.worker.control import Control
 from tests.behaviour.business import Base, Effect
 from tests.behaviour.observer import Observer
 from tests.database import memory_folder
@@ -33,11 +36,11 @@ from tests.waiting import wait_until
 from tests.worker.counting import counting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from sqlalchemy.orm import Session
 
-    from sa_jobqueue import TaskRegistry
+    from sa_jobqueue import ClaimedJob, EnqueuedJob, TaskRegistry
     from sa_jobqueue.embedded import EmbeddedServer
     from tests.proofs.crew import Events
 
@@ -207,3 +210,31 @@ def _owners_delayed(seconds: float) -> Iterator[None]:
         yield
     finally:
         event.remove(Engine, "before_cursor_execute", delay)
+
+
+def test_a_claim_whose_answer_is_lost_spends_no_attempt_and_waits_for_no_lease(
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    observer: Observer,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = Control.claim
+
+    def claim(control: Control, *given: Any) -> list[ClaimedJob]:
+        jobs = real(control, *given)
+        if jobs and not events.of(Outage):
+            raise OperationalError(None, None, psycopg.OperationalError())
+        return jobs
+
+    @tasks.task(queue=QUEUE, visibility_timeout=600)
+    def mark(session: Session) -> None:
+        session.add(Effect(name=f"attempt {current_job().attempt}"))
+
+    monkeypatch.setattr(Control, "claim", claim)
+    enqueue("mark")
+    crew.start()
+    events.wait_for(RunEnded)
+    assert observer.effects() == ["attempt 1"]
+    assert len(events.of(Outage)) == 1
