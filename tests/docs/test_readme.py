@@ -20,7 +20,7 @@ def test_the_first_command_runs_the_demo_and_the_second_the_tests() -> None:
         "ruff format --check .",
         "mypy",
         "lint-imports",
-        "pytest -n auto",
+        "pytest -n 4",
     ]
 
 
