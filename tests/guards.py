@@ -35,6 +35,7 @@ class Guard:
 _STALE = "tests/behaviour/test_stale_owner.py"
 _FENCE = "tests/behaviour/test_fence.py"
 _DEDUP = "tests/behaviour/test_dedup.py"
+_GROUPS = "tests/worker/test_group_commit.py"
 _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
@@ -218,6 +219,34 @@ GUARDS = (
         "job.c.id == before.c.id, before.c.exists)",
         "job.c.id == before.c.id)",
         f"{_DEDUP}::test_a_job_without_an_effect_cannot_be_suppressed_away",
+    ),
+    Guard(
+        "a group that failed is run one by one",
+        "worker/handling.py",
+        "        together = error is None or is_broken(error)\n",
+        "        together = True\n",
+        f"{_GROUPS}::test_a_failing_job_costs_only_itself_and_the_others_are_run_one_by_one",
+    ),
+    Guard(
+        "a handler that undid what others had done fails its group",
+        "worker/handling.py",
+        "        if watch.disturbed and len(runs) > 1:\n",
+        "        if False:\n",
+        f"{_GROUPS}::test_a_handler_that_undoes_something_in_its_session_undoes_nothing_of_the_others",
+    ),
+    Guard(
+        "every job of a group is fenced",
+        "statements/settle.py",
+        "job.c.id == given.c.id, job.c.token == given.c.token, job.c.claimed_at",
+        "job.c.id == given.c.id, job.c.claimed_at",
+        f"{_GROUPS}::test_a_job_of_a_group_whose_lease_was_lost_is_left_to_its_new_owner_and_the_others_are_done",
+    ),
+    Guard(
+        "a claim whose answer was lost is given back",
+        "worker/shift.py",
+        "                self._control.release_unanswered(queue, [run.job.id for run in self._runs])\n",
+        "                pass\n",
+        "tests/worker/test_outages.py::test_a_claim_whose_answer_is_lost_spends_no_attempt_and_waits_for_no_lease",
     ),
     Guard(
         "savepoints of the connection are followed",

@@ -10,6 +10,7 @@ from sa_jobqueue.observe import RunEnded, RunStarted
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.proxy import port_of
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,3 +69,32 @@ def test_a_commit_that_is_lost_on_its_way_is_run_again_and_spends_no_attempt(
     events.wait_for(RunEnded, count=2)
     assert (events.outcomes(), observer.effects()) == (["snoozed", "done"], ["done"])
     assert [event.job.attempt for event in events.of(RunStarted)] == [1, 1]
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["on its way back", "on its way there"])
+def test_a_group_whose_commit_is_lost_has_each_effect_once_and_spends_no_attempt(
+    *,
+    forward: bool,
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    through: sessionmaker[Session],
+    observer: Observer,
+    events: Events,
+    proxy: Proxy,
+) -> None:
+    lost: list[object] = []
+
+    @tasks.task(queue=QUEUE, group_commit=10)
+    def write(session: Session, name: str) -> None:
+        session.add(Effect(name=name))
+        if not lost and name == "c":
+            lost.append(proxy.lose(port_of(session, observer), b"COMMIT", forward=forward))
+
+    for name in "abc":
+        enqueue("write", {"name": name})
+    crew.start(sessionmaker=through, concurrency=1)
+    wait_until(lambda: events.outcomes().count("done") == 3, timeout=30, what="three jobs to be done")
+    assert sorted(observer.effects()) == ["a", "b", "c"]
+    assert set(events.outcomes()) == ({"done"} if forward else {"done", "snoozed"})
+    assert {event.job.attempt for event in events.of(RunStarted)} == {1}
