@@ -58,6 +58,7 @@ RETURNED = (
     "dedup_key",
     "unique_key",
 )
+"""In the order of the fields of :class:`ClaimedJob`, which is made of such a row by position."""
 
 
 @cache
