@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -37,6 +38,7 @@ INSERT INTO jobqueue_dedup_key (scope, key, job_id) SELECT 't', 'key ' || n, n F
 """
 READY, DUE, KEY = "ix_jobqueue_job_ready", "ix_jobqueue_job_due", "pk_jobqueue_job"
 JOBS = "jobqueue_job"
+MANY = 500
 
 Statement = tuple[str, dict[str, Any]]
 Node = dict[str, Any]
@@ -72,6 +74,21 @@ OPERATIONS: dict[str, tuple[Callable[[JobSession, ClaimedJob], object], set[str]
     "bury": (lambda jobs, job: jobs.reject(job, "x"), {KEY}),
     "sweep": (lambda jobs, _: jobs.sweep(queues=["main"]), {DUE, KEY}),
     "queues to sweep": (lambda jobs, _: jobs.sweep(0), {DUE, KEY}),
+}
+
+
+def _claim_behind(place: Place | None) -> Callable[[JobSession, ClaimedJob], object]:
+    def claim(jobs: JobSession, _: ClaimedJob) -> object:
+        connection, leases = jobs.session.connection(), {"t": 30.0}
+        return exchange.claim_ready(connection, Models(), "other", limit=MANY, leases=leases, worker="w", behind=place)
+
+    return claim
+
+
+LONG_CLAIMS: dict[str, Callable[[JobSession, ClaimedJob], object]] = {
+    "claim_ready": _claim_behind(None),
+    "claim_ready behind a place": _claim_behind(Place(9, datetime(2000, 1, 1, tzinfo=UTC), 0)),
+    "claim_due": lambda jobs, _: jobs.claim_many("other", limit=MANY),
 }
 
 
@@ -143,6 +160,17 @@ def test_the_dedup_key_is_looked_up_by_its_primary_key(
     assert reads
 
 
+@pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
+@pytest.mark.parametrize("operation", LONG_CLAIMS)
+def test_a_claim_of_many_jobs_passes_each_of_them_once(
+    operation: str, mode: str, crowded: Engine, owned: ClaimedJob
+) -> None:
+    (statement,) = _sent_by(LONG_CLAIMS[operation], crowded, owned)
+    nodes = _explained(statement, mode, crowded)
+    assert nodes[0]["Actual Rows"] == MANY
+    assert max(map(_rows_passed, nodes)) <= 2 * MANY
+
+
 def _sent_by(work: Callable[[JobSession, ClaimedJob], object], engine: Engine, job: ClaimedJob) -> list[Statement]:
     """What an operation sends to the server; it is rolled back."""
     sent: list[Statement] = []
@@ -185,3 +213,9 @@ def _rows_read(node: Node) -> float:
     if node.get("Relation Name") != JOBS or not node["Node Type"].endswith("Scan"):
         return 0
     return (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+
+
+def _rows_passed(node: Node) -> float:
+    """Rows that a node gave or threw away, in all its loops."""
+    given = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) + node.get("Rows Removed by Join Filter", 0)
+    return given * node["Actual Loops"]

@@ -7,12 +7,13 @@ runs once for each outer row, and every run locks n more.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     CTE,
     BigInteger,
     ColumnElement,
+    CompoundSelect,
     Double,
     Integer,
     Select,
@@ -25,6 +26,7 @@ from sqlalchemy import (
     exists,
     false,
     func,
+    null,
     select,
     true,
     tuple_,
@@ -40,6 +42,8 @@ from sa_jobqueue.statements.rollup import expiries
 from sa_jobqueue.states import DeathReason
 
 __all__ = ["RETURNED", "claim_due", "claim_ready"]
+
+Answer = TypeVar("Answer", Select[Any], CompoundSelect[Any])
 
 RETURNED = (
     "id",
@@ -76,7 +80,7 @@ def claim_ready(models: Models, *, behind: bool = False) -> Select[Any]:
         .render_derived(name="lanes")
     )
     picked = (
-        select(job.c.id, job.c.priority, job.c.visible_at, false().label("expired"), false().label("exhausted"))
+        select(job.c.id, job.c.visible_at, false().label("expired"))
         .where(job.c.queue == bindparam("for_queue", type_=Text), job.c.status == QUEUED)
         .where(job.c.task == func.any(bindparam("tasks", type_=ARRAY(Text))), *([_behind(job)] if behind else []))
         .order_by(job.c.priority, job.c.visible_at, job.c.id)
@@ -86,11 +90,12 @@ def claim_ready(models: Models, *, behind: bool = False) -> Select[Any]:
         .prefix_with("MATERIALIZED")
     )
     lease = select(lanes.c.lease).where(lanes.c.task == job.c.task).scalar_subquery()
-    return _answer(models, picked, _taken(job, picked, visible_at=now() + seconds(lease)))
+    taken = _taken(job, _unfolded(picked), visible_at=now() + seconds(lease))
+    return _in_order(_answer(models, taken))
 
 
 @cache
-def claim_due(models: Models) -> Select[Any]:
+def claim_due(models: Models) -> CompoundSelect[Any]:
     """For a service without a worker: queued, due and expired rows alike, the highest priority first.
 
     An expired row whose attempts are used up is buried instead; the answer then has a row without values, so that
@@ -98,10 +103,14 @@ def claim_due(models: Models) -> Select[Any]:
     """
     job = models.table(models.job)
     picked = _pick_runnable(job)
-    history = case((picked.c.expired, with_error(job, EXPIRED)), else_=job.c.errors)
-    taken = _taken(job, picked, visible_at=after("lease"), errors=history)
+    live = _unfolded(picked, ~picked.c.exhausted)
+    history = case((live.c.expired, with_error(job, EXPIRED)), else_=job.c.errors)
+    taken = _taken(job, live, visible_at=after("lease"), errors=history)
     graves = grave(models, _exhausted(job, picked), DeathReason.LEASE_EXPIRED, error=EXPIRED)
-    return _answer(models, picked, taken).add_cte(graves, expiries(models, picked))
+    answer = _answer(models, taken)
+    buried = select(*(null() for _ in answer.selected_columns)).where(picked.c.exhausted)
+    rows: CompoundSelect[Any] = union_all(answer, buried)
+    return _in_order(rows).add_cte(graves, expiries(models, picked))
 
 
 def _pick_runnable(job: Table) -> CTE:
@@ -126,7 +135,7 @@ def _pick_runnable(job: Table) -> CTE:
         .lateral("picking")
     )
     return (
-        select(*held.c, seen.c.priority, seen.c.visible_at)
+        select(*held.c, seen.c.visible_at)
         .select_from(seen.join(held, true()))
         .limit(limit_to())
         .cte("picked")
@@ -162,10 +171,22 @@ def _claim_order(rows: Any) -> tuple[ColumnElement[Any], ...]:
     return (rows.c.priority, rows.c.visible_at, rows.c.id)
 
 
-def _taken(job: Table, picked: CTE, **values: ColumnElement[Any]) -> CTE:
+def _unfolded(picked: CTE, *which: ColumnElement[bool]) -> Any:
+    """The picked rows by way of arrays, of which the planner expects few elements: it joins them by index.
+
+    Of the rows as they are it expects what it happens to know of the queue: many, and it reads the whole table; or one,
+    and it compares each with each.
+    """
+    columns = {"id": picked.c.id, "runnable_since": picked.c.visible_at, "expired": picked.c.expired}
+    arrays = (func.array(select(column).where(*which).scalar_subquery()) for column in columns.values())
+    return func.unnest(*arrays).table_valued(*columns).render_derived(name="unfolded")
+
+
+def _taken(job: Table, rows: Any, **values: ColumnElement[Any]) -> CTE:
+    """The rows as they are now, and what is known of them from before."""
     return (
         update(job)
-        .where(job.c.id == picked.c.id, ~picked.c.exhausted)
+        .where(job.c.id == rows.c.id)
         .values(
             status=CLAIMED,
             attempt=job.c.attempt + 1,
@@ -174,7 +195,7 @@ def _taken(job: Table, picked: CTE, **values: ColumnElement[Any]) -> CTE:
             claimed_by=bindparam("worker", type_=Text),
             **values,
         )
-        .returning(*(job.c[name] for name in RETURNED))
+        .returning(*(job.c[name] for name in RETURNED), rows.c.expired, rows.c.runnable_since)
         .cte("taken")
     )
 
@@ -183,11 +204,12 @@ def _exhausted(job: Table, picked: CTE) -> CTE:
     return delete(job).where(job.c.id == picked.c.id, picked.c.exhausted).returning(*job.c).cte("exhausted")
 
 
-def _answer(models: Models, picked: CTE, taken: CTE) -> Select[Any]:
+def _answer(models: Models, taken: CTE) -> Select[Any]:
     effect = models.table(models.dedup_key)
     duplicate = exists().where(effect.c.scope == taken.c.task, effect.c.key == taken.c.dedup_key)
-    return (
-        select(*taken.c, duplicate.label("duplicate"), picked.c.expired, picked.c.visible_at.label("runnable_since"))
-        .select_from(picked.outerjoin(taken, taken.c.id == picked.c.id))
-        .order_by(picked.c.priority, picked.c.visible_at, picked.c.id)
-    )
+    claimed = (taken.c[name] for name in RETURNED)
+    return select(*claimed, duplicate.label("duplicate"), taken.c.expired, taken.c.runnable_since)
+
+
+def _in_order(answer: Answer) -> Answer:
+    return answer.order_by("priority", "runnable_since", "id")

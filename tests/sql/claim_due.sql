@@ -1,6 +1,6 @@
 WITH picked AS MATERIALIZED (
   SELECT picking.id AS id, picking.queue AS queue, picking.task AS task, picking.expired AS expired,
-      picking.exhausted AS exhausted, seen.priority AS priority, seen.visible_at AS visible_at
+      picking.exhausted AS exhausted, seen.visible_at AS visible_at
   FROM (
     SELECT heads.id AS id, heads.priority AS priority, heads.visible_at AS visible_at, heads.token AS token
     FROM (
@@ -73,17 +73,35 @@ WITH picked AS MATERIALIZED (
   UPDATE jobqueue_job
   SET status='claimed', attempt= (jobqueue_job.attempt + :attempt_1::INTEGER), token= (jobqueue_job.token +
       :token_1::BIGINT), visible_at= (statement_timestamp() + :lease), claimed_at=statement_timestamp (),
-      claimed_by=:worker::VARCHAR, errors=CASE WHEN picked.expired THEN CASE WHEN
+      claimed_by=:worker::VARCHAR, errors=CASE WHEN unfolded.expired THEN CASE WHEN
       (jsonb_array_length(jobqueue_job.errors) >= :jsonb_array_length_2::INTEGER) THEN jobqueue_job.errors - 0
       ELSE jobqueue_job.errors END || jsonb_build_array(jsonb_build_object('attempt', jobqueue_job.attempt,
       'at', statement_timestamp(), 'error', 'lease expired', 'worker', jobqueue_job.claimed_by)) ELSE
       jobqueue_job.errors END
-  FROM picked
-  WHERE jobqueue_job.id = picked.id AND NOT picked.exhausted
+  FROM unnest(array(
+    (
+      SELECT picked.id
+      FROM picked
+      WHERE NOT picked.exhausted
+    )
+  ), array(
+    (
+      SELECT picked.visible_at
+      FROM picked
+      WHERE NOT picked.exhausted
+    )
+  ), array(
+    (
+      SELECT picked.expired
+      FROM picked
+      WHERE NOT picked.exhausted
+    )
+  )) AS unfolded(id, runnable_since, expired)
+  WHERE jobqueue_job.id = unfolded.id
   RETURNING jobqueue_job.id, jobqueue_job.queue, jobqueue_job.task, jobqueue_job.args, jobqueue_job.headers,
       jobqueue_job.priority, jobqueue_job.attempt, jobqueue_job.max_attempts, jobqueue_job.token,
       jobqueue_job.visible_at, jobqueue_job.enqueued_at, jobqueue_job.claimed_at, jobqueue_job.claimed_by,
-      jobqueue_job.dedup_key, jobqueue_job.unique_key
+      jobqueue_job.dedup_key, jobqueue_job.unique_key, unfolded.expired, unfolded.runnable_since
 )
 SELECT taken.id, taken.queue, taken.task, taken.args, taken.headers, taken.priority, taken.attempt,
     taken.max_attempts, taken.token, taken.visible_at, taken.enqueued_at, taken.claimed_at, taken.claimed_by,
@@ -91,7 +109,12 @@ SELECT taken.id, taken.queue, taken.task, taken.args, taken.headers, taken.prior
   SELECT *
   FROM jobqueue_dedup_key
   WHERE jobqueue_dedup_key.scope = taken.task AND jobqueue_dedup_key.key = taken.dedup_key
-) AS duplicate, picked.expired, picked.visible_at AS runnable_since
+) AS duplicate, taken.expired, taken.runnable_since
+FROM taken
+UNION ALL SELECT NULL AS anon_2, NULL AS anon__1, NULL AS anon__2, NULL AS anon__3, NULL AS anon__4, NULL AS
+    anon__5, NULL AS anon__6, NULL AS anon__7, NULL AS anon__8, NULL AS anon__9, NULL AS anon__10, NULL AS
+    anon__11, NULL AS anon__12, NULL AS anon__13, NULL AS anon__14, NULL AS anon__15, NULL AS anon__16, NULL
+    AS anon__17
 FROM picked
-LEFT OUTER JOIN taken ON taken.id = picked.id
-ORDER BY picked.priority, picked.visible_at, picked.id
+WHERE picked.exhausted
+ORDER BY priority, runnable_since, id

@@ -1,6 +1,5 @@
 WITH picked AS MATERIALIZED (
-  SELECT jobqueue_job.id AS id, jobqueue_job.priority AS priority, jobqueue_job.visible_at AS visible_at,
-      false AS expired, false AS exhausted
+  SELECT jobqueue_job.id AS id, jobqueue_job.visible_at AS visible_at, false AS expired
   FROM jobqueue_job
   WHERE jobqueue_job.queue = :for_queue::VARCHAR AND jobqueue_job.status = 'queued' AND jobqueue_job.task =
       any(:tasks::TEXT[]) AND (jobqueue_job.priority, jobqueue_job.visible_at, jobqueue_job.id) >
@@ -16,12 +15,27 @@ WITH picked AS MATERIALIZED (
     FROM unnest(:tasks::TEXT[], :leases::DOUBLE PRECISION[]) AS lanes(task, lease)
     WHERE jobqueue_job.task = lanes.task
   ))), claimed_at=statement_timestamp (), claimed_by=:worker::VARCHAR
-  FROM picked
-  WHERE jobqueue_job.id = picked.id AND NOT picked.exhausted
+  FROM unnest(array(
+    (
+      SELECT picked.id
+      FROM picked
+    )
+  ), array(
+    (
+      SELECT picked.visible_at
+      FROM picked
+    )
+  ), array(
+    (
+      SELECT picked.expired
+      FROM picked
+    )
+  )) AS unfolded(id, runnable_since, expired)
+  WHERE jobqueue_job.id = unfolded.id
   RETURNING jobqueue_job.id, jobqueue_job.queue, jobqueue_job.task, jobqueue_job.args, jobqueue_job.headers,
       jobqueue_job.priority, jobqueue_job.attempt, jobqueue_job.max_attempts, jobqueue_job.token,
       jobqueue_job.visible_at, jobqueue_job.enqueued_at, jobqueue_job.claimed_at, jobqueue_job.claimed_by,
-      jobqueue_job.dedup_key, jobqueue_job.unique_key
+      jobqueue_job.dedup_key, jobqueue_job.unique_key, unfolded.expired, unfolded.runnable_since
 )
 SELECT taken.id, taken.queue, taken.task, taken.args, taken.headers, taken.priority, taken.attempt,
     taken.max_attempts, taken.token, taken.visible_at, taken.enqueued_at, taken.claimed_at, taken.claimed_by,
@@ -29,7 +43,6 @@ SELECT taken.id, taken.queue, taken.task, taken.args, taken.headers, taken.prior
   SELECT *
   FROM jobqueue_dedup_key
   WHERE jobqueue_dedup_key.scope = taken.task AND jobqueue_dedup_key.key = taken.dedup_key
-) AS duplicate, picked.expired, picked.visible_at AS runnable_since
-FROM picked
-LEFT OUTER JOIN taken ON taken.id = picked.id
-ORDER BY picked.priority, picked.visible_at, picked.id
+) AS duplicate, taken.expired, taken.runnable_since
+FROM taken
+ORDER BY taken.priority, taken.runnable_since, taken.id
