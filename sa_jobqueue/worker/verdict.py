@@ -54,11 +54,17 @@ class Verdict:
 
 
 _OUTAGES = Backoff(base=0.5, cap=30.0, jitter=0.5)
+_CONFLICTS = Backoff(base=0.05, cap=5.0, jitter=0.25)
+"""Other transactions were in the way, and are over."""
 
-_TRANSIENT = frozenset(
+_CONFLICT = frozenset(
     {
         "40001",  # serialization failure
         "40P01",  # deadlock detected
+    }
+)
+_TRANSIENT = _CONFLICT | frozenset(
+    {
         "55P03",  # lock timeout
         "57014",  # statement timeout
         "57P01",  # server is shutting down, or somebody terminated this session
@@ -119,7 +125,8 @@ def _snoozed(error: SnoozeJob) -> Verdict | None:
 
 def _by_blame(error: BaseException, job: ClaimedJob, backoff: Backoff) -> Verdict:
     if is_infrastructure(error) or is_mixed_up(error):
-        return Verdict(Ending.SNOOZE, delay=_OUTAGES.delay(_given_back(job) + 1), error=error)
+        waits = _CONFLICTS if _is_conflict(error) else _OUTAGES
+        return Verdict(Ending.SNOOZE, delay=waits.delay(_given_back(job) + 1), error=error)
     undecodable = isinstance(error, ArgumentsMismatch)
     return Verdict(Ending.FAIL, delay=backoff.delay(job.attempt), error=error, undecodable=undecodable)
 
@@ -168,6 +175,10 @@ def root_cause(error: BaseException | None, first: BaseException | None) -> Base
         return error
     quoted = not isinstance(error, PendingRollbackError) or str(first) in str(error)
     return first if quoted else error
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and _state(error) in _CONFLICT
 
 
 def _state(error: DBAPIError) -> str | None:

@@ -141,6 +141,14 @@ def test_outages_in_a_row_are_met_with_longer_and_longer_pauses() -> None:
     assert first.delay < timedelta(seconds=2) < later.delay < timedelta(seconds=31)
 
 
+@pytest.mark.parametrize("sqlstate", ["40001", "40P01"])
+def test_a_conflict_is_tried_again_sooner_than_an_outage(sqlstate: str) -> None:
+    first, later = (judge(of_state(sqlstate), replace(_JOB, token=2 + given_back), _BACKOFF) for given_back in (0, 4))
+    assert first.delay is not None
+    assert later.delay is not None
+    assert first.delay < timedelta(seconds=0.5) < later.delay < timedelta(seconds=2)
+
+
 def test_an_aborted_transaction_is_blamed_on_the_error_that_aborted_it() -> None:
     first = of_state("23505")
     assert root_cause(of_state("25P02"), first) is first
