@@ -87,16 +87,18 @@ def _optional(jobs: int, orm: Plan) -> list[Cell]:
 
 def _limits(jobs: int, concurrency: int) -> list[Cell]:
     return [
-        _bare("bare", jobs, limits.bare, concurrency),
+        _bare("bare", jobs, limits.bare, concurrency, "orm"),
+        _bare("bare_core", jobs, limits.bare, concurrency, "core"),
         _bare("bare_batch", 10 * jobs, limits.bare_batch, concurrency, _BATCH),
         _cell("naive", jobs // 2, Drain(limits.naive, (concurrency,))),
         _cell("raw", 3 * jobs, Drain(limits.raw, (_RAW_THREADS,))),
         _cell("raw_batch", 20 * jobs, Drain(limits.raw_batch, (concurrency,))),
+        _cell("raw_batch_array", 20 * jobs, Drain(limits.raw_batch_array, (concurrency,))),
         _cell("raw_unfenced", 4 * jobs, Drain(limits.raw_unfenced, (_RAW_THREADS,), dedup=False)),
     ]
 
 
-def _bare(name: str, jobs: int, work: Callable[..., Lap], *arguments: int) -> Cell:
+def _bare(name: str, jobs: int, work: Callable[..., Lap], *arguments: int | str) -> Cell:
     return _cell(name, jobs, Drain(work, (jobs, *arguments), seeded=False, dedup=False))
 
 

@@ -55,7 +55,7 @@ def test_an_effect_that_happened_twice_is_a_fault(ready: Arena) -> None:
 
 
 def test_a_job_that_is_left_is_a_fault(ready: Arena) -> None:
-    series = _measured(ready, Drain(limits.bare, (_JOBS, 2), dedup=False))
+    series = _measured(ready, Drain(limits.bare, (_JOBS, 2, "orm"), dedup=False))
     assert series.faults == ["tiny: jobs_left: 150, expected 0"]
 
 
