@@ -6,10 +6,12 @@ It proves that notifications arrive before it is relied on, and again every few 
 from __future__ import annotations
 
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from selectors import EVENT_READ, DefaultSelector
 from typing import Any
 
 import psycopg
@@ -26,8 +28,6 @@ __all__ = ["Ear", "Listener"]
 _PROBE_INTERVAL = 10.0
 _ANSWER_WITHIN = 2.0
 """Seconds between proofs that notifications arrive, and how long one may be on its way."""
-_TURN = 0.5
-"""Seconds after which the thread looks whether it is to end."""
 _OWN = "?"
 """How the payloads begin that listeners send themselves."""
 _RECONNECT = Backoff(base=0.25, cap=30.0, jitter=0.25)
@@ -60,22 +60,27 @@ class Listener(threading.Thread):
         self._engine = line.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._channel, self._subscribe = hint.channel(models), hint.listen(models)
         self._closing = threading.Event()
+        self._hang_up, self._hung_up = socket.socketpair()
         self._failures, self._told = 0, False
 
     def close(self) -> None:
-        """End the thread, unless the database holds it up."""
+        """End the thread, unless the database holds it up; one that waits for hints ends at once."""
         self._closing.set()
-        if self.is_alive():
+        self._hang_up.close()
+        if self.ident is None:
+            self._hung_up.close()
+        else:
             self.join(_LAST_TURN)
 
     def run(self) -> None:
         """Listen, and after a failure listen again; pauses grow while nothing is heard at all."""
-        while not self._closing.is_set():
-            try:
-                self._listen()
-            except (psycopg.Error, SQLAlchemyError, _Deaf) as error:
-                self._failed(error)
-                self._closing.wait(_RECONNECT.seconds(self._failures))
+        with self._hung_up:
+            while not self._closing.is_set():
+                try:
+                    self._listen()
+                except (psycopg.Error, SQLAlchemyError, _Deaf) as error:
+                    self._failed(error)
+                    self._closing.wait(_RECONNECT.seconds(self._failures))
 
     def _listen(self) -> None:
         with self._line.bounded():
@@ -97,24 +102,34 @@ class Listener(threading.Thread):
         word = f"{_OWN}{secrets.token_hex(8)}"
         driver.execute(hint.NOTIFY, (self._channel, word))
         deadline = time.monotonic() + _ANSWER_WITHIN
-        while not self._pass_on(driver.notifies(timeout=_TURN, stop_after=1), word):
+        while not self._pass_on(self._notices(driver, deadline), word):
             if time.monotonic() > deadline:
                 raise _Deaf
             if self._closing.is_set():
                 return
         self._recovered()
 
-    def _pass_on(self, notices: Iterable[Any], word: str | None = None) -> bool:
+    def _hear(self, driver: Any, *, until: float) -> None:
+        while time.monotonic() < until and not self._closing.is_set():
+            self._pass_on(self._notices(driver, until))
+
+    def _pass_on(self, payloads: list[str], word: str | None = None) -> bool:
         """Tell of hints; whether our own ``word`` was among them."""
-        payloads = [notice.payload for notice in notices]
         for payload in payloads:
             if not payload.startswith(_OWN):
                 self._ear.heard(payload)
         return word in payloads
 
-    def _hear(self, driver: Any, *, until: float) -> None:
-        while time.monotonic() < until and not self._closing.is_set():
-            self._pass_on(driver.notifies(timeout=_TURN, stop_after=1))
+    def _notices(self, driver: Any, until: float) -> list[str]:
+        """The payloads that have come, or those that come first; none when the time or the thread is over."""
+        came = _now(driver)
+        if not came and not self._closing.is_set():
+            with DefaultSelector() as selector:
+                for readable in (driver.fileno(), self._hung_up):
+                    selector.register(readable, EVENT_READ)
+                selector.select(max(0.0, until - time.monotonic()))
+            came = _now(driver)
+        return came
 
     def _recovered(self) -> None:
         self._ear.mended()
@@ -128,6 +143,10 @@ class Listener(threading.Thread):
         self._failures += 1
         if self._failures == 1:
             self._emit(ListeningFailed(self._worker, error))
+
+
+def _now(driver: Any) -> list[str]:
+    return [notice.payload for notice in driver.notifies(timeout=0, stop_after=1)]
 
 
 class _Deaf(Exception):

@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 from sa_jobqueue import AsyncJobSession, JobSession, Models, NewJob
 from sa_jobqueue.observe import Listening, ListeningFailed, RunEnded, WorkerStarted
 from sa_jobqueue.statements import hint
+from sa_jobqueue.worker.line import line
+from sa_jobqueue.worker.listener import Ear, Listener
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
@@ -227,3 +229,12 @@ def test_a_connection_that_dies_with_its_commit_is_no_error_of_the_caller(
     wait_until(lambda: observer.count("queued") == 1, what="the job that was committed")
     with Session(engine) as session:
         assert session.scalar(text("SELECT 1")) == 1
+
+
+def test_a_listener_that_waits_for_hints_ends_when_it_is_closed(engine: Engine, events: Events) -> None:
+    with line(engine, 5) as own:
+        listener = Listener(own, Models(), "w", Ear(lambda _: None, lambda: None, lambda: None), events)
+        listener.start()
+        events.wait_for(Listening)
+        listener.close()
+        assert not listener.is_alive()
