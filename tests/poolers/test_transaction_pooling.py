@@ -18,6 +18,7 @@ from tests.poolers.conftest import UNPREPARED
 from tests.poolers.pgbouncer import POOL
 from tests.proofs.app import QUEUE
 from tests.proofs.crew import Crew, Events
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -141,8 +142,8 @@ def test_a_run_that_lost_its_lease_is_ended_on_its_server_connection(
     (lost,) = events.wait_for(LeaseWasLost)
 
     assert lost.job.id == job.id
+    wait_until(lambda: locks_on_effects(observer) == 0, what="the server to end the statement")
     assert observer.effects() == []
-    assert locks_on_effects(observer) == 0
 
 
 def test_coroutines_alone_need_no_other_setting(
