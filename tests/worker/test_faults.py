@@ -95,7 +95,7 @@ def test_a_handler_is_given_up_though_the_keepers_connection_ends_when_it_would_
 
     monkeypatch.setattr(Control, "end_backend", end_backend)
     enqueue("stuck", max_attempts=1)
-    crew.start(concurrency=1)
+    crew.start(concurrency=1, grace=0)
     events.wait_for(RunEnded)
     never.set()
     assert (events.outcomes(), observer.effects()) == (["dead"], [])

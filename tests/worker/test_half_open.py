@@ -30,7 +30,7 @@ def start(crew: Crew, through: sessionmaker[Session]) -> Callable[..., None]:
     """Start a worker behind the proxy, with short bounds."""
 
     def start(**options: Any) -> None:
-        crew.start(**({"sessionmaker": through, "control_timeout": 1, "concurrency": 1} | options))
+        crew.start(**({"sessionmaker": through, "control_timeout": 1, "concurrency": 1, "grace": 0} | options))
 
     return start
 

@@ -9,7 +9,7 @@ from sqlalchemy import create_engine, func, select, text
 from sqlalchemy.orm import sessionmaker as session_factory
 
 from sa_jobqueue import Backoff, JobSession, NewJob, current_job
-from sa_jobqueue.observe import Outage, RunStarted
+from sa_jobqueue.observe import Outage, RunEnded, RunStarted
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
@@ -70,7 +70,8 @@ def test_a_run_of_several_heartbeats_is_done_at_its_first_try(
         wait_until(lambda: observer.scalar(old), what="the time of the first heartbeat to pass")
 
     enqueue("hold")
-    crew.drain(sessionmaker=isolated)
+    crew.start(sessionmaker=isolated)
+    events.wait_for(RunEnded)
     assert (events.outcomes(), observer.effects()) == (["done"], ["done"])
 
 

@@ -121,7 +121,7 @@ def test_handlers_that_hold_every_connection_of_their_pool_for_several_leases_ke
 
     exact = create_engine(engine.url, pool_size=2, max_overflow=0, pool_timeout=1)
     jobs = [enqueue("hold"), enqueue("hold")]
-    crew.start(sessionmaker=session_factory(exact), concurrency=2)
+    crew.start(sessionmaker=session_factory(exact), concurrency=2, grace=0)
     wait_until(lambda: exact.pool.checkedout() == 2, what="both connections to be taken")
     watch_leases(observer, *jobs)
     go_on.set()
@@ -182,6 +182,14 @@ def test_the_workers_own_connections_hide_parameters_where_the_applications_do(e
         home = create_engine(engine.url, hide_parameters=hidden)
         with line(home, 5) as own:
             assert own.engine.hide_parameters is hidden
+
+
+def test_the_server_bounds_each_transaction_of_the_workers_own(engine: Engine) -> None:
+    with line(engine, 5) as own, own.engine.begin() as connection:
+        bounds = [
+            connection.scalar(text(f"SHOW {kind}_timeout")) for kind in ("idle_in_transaction_session", "statement")
+        ]
+    assert bounds == ["5s", "5s"]
 
 
 @pytest.mark.parametrize(
