@@ -5,18 +5,33 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[1]
 _COPIED = ("sa_jobqueue", "tests", "pyproject.toml")
 _AT_ONCE = 2
+_SQLALCHEMY = ("sqlalchemy.orm", "sqlalchemy.ext.asyncio", "sqlalchemy.dialects.postgresql.psycopg")
+_PYTEST = ("pytest", "pytest_asyncio", "xdist", "hypothesis", "faker")
+_IMPORTED = [*_SQLALCHEMY, *_PYTEST, "alembic", "psycopg", "rich", "testcontainers.community.postgres", "typer"]
+"""What every test imports: others' packages, never the ones that are tried."""
+_ALREADY_IMPORTED = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
 _TESTS_FAILED = 1
 """Pytest's exit code; any other but 0 means that it could not run them."""
 
@@ -39,6 +54,7 @@ _GROUPS = "tests/worker/test_group_commit.py"
 _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
+_ROSTER = "tests/worker/test_roster.py"
 
 GUARDS = (
     Guard(
@@ -123,8 +139,8 @@ GUARDS = (
         "statements/claim.py",
         "            attempt=job.c.attempt + 1,\n",
         "",
-        "tests/worker/test_zombies.py"
-        "::test_a_job_that_kills_its_process_starts_as_often_as_it_may_and_ends_as_a_dead_letter",
+        "tests/behaviour/test_claim.py"
+        "::test_a_lease_that_ran_out_on_the_last_attempt_is_buried_and_the_next_job_is_claimed",
     ),
     Guard(
         "token at the claim",
@@ -138,7 +154,7 @@ GUARDS = (
         "statements/sweep.py",
         "and_(expired, job.c.attempt >= job.c.max_attempts)",
         "and_(expired, job.c.attempt < 0)",
-        "tests/behaviour/test_sweep.py",
+        "tests/behaviour/test_sweep.py::test_one_sweep_promotes_requeues_and_buries_in_every_queue",
     ),
     Guard(
         "the keeper holds the leases",
@@ -189,29 +205,28 @@ GUARDS = (
         "worker/line.py",
         "SET LOCAL idle_in_transaction_session_timeout = {span}; SET",
         "SET",
-        "tests/crash/test_sleepers.py"
-        "::test_the_control_timeout_frees_what_a_worker_paused_in_its_own_transaction_had_locked",
+        "tests/worker/test_starting.py::test_the_server_bounds_each_transaction_of_the_workers_own",
     ),
     Guard(
         "failures are recorded in a fresh transaction, with a text that can be stored",
         "session.py",
         '    return clean_text(f"{type(error).__name__}: {said}", ERROR_CHARACTERS)\n',
         '    return f"{type(error).__name__}: {said}"\n',
-        "tests/worker/test_failures.py::test_an_error_whose_text_cannot_be_stored_is_recorded_all_the_same",
+        "tests/behaviour/test_settle.py::test_any_error_can_be_recorded",
     ),
     Guard(
         "no claim in AUTOCOMMIT",
         "session.py",
         "        if _in_autocommit(connection):\n            msg",
         "        if False:\n            msg",
-        "tests/behaviour/test_claim.py",
+        "tests/behaviour/test_claim.py::test_autocommit_is_refused_by_name_because_it_drops_the_row_lock",
     ),
     Guard(
         "the clock moves inside a transaction",
         "statements/literals.py",
         "func.statement_timestamp(",
         "func.now(",
-        "tests/behaviour",
+        "tests/behaviour/test_claim.py::test_the_lease_runs_from_the_claiming_statement_not_from_the_transaction",
     ),
     Guard(
         "a job without an effect cannot be suppressed away",
@@ -260,7 +275,7 @@ GUARDS = (
         "worker/watch.py",
         "        self.closed = self.closed or not self._answered\n",
         "        pass\n",
-        "tests/worker/test_bends.py",
+        "tests/worker/test_bends.py::test_a_run_that_bends_the_fence_fails_leaves_nothing_and_the_worker_goes_on",
     ),
     Guard(
         "a heartbeat between a COMMIT and its answer takes the job for no loss",
@@ -374,14 +389,14 @@ GUARDS = (
         "worker/roster.py",
         "        place.due = now + pause\n",
         "",
-        f"{_SUPERVISOR}::test_a_job_that_kills_its_process_is_a_dead_letter_after_its_attempts_and_the_others_go_on",
+        f"{_ROSTER}::test_a_place_is_filled_again_after_a_pause_that_doubles_with_each_quick_death",
     ),
     Guard(
         "processes that never come to serve are given up",
         "worker/roster.py",
         "        if self._hopeless(code):\n",
         "        if False:\n",
-        f"{_SUPERVISOR}::test_processes_that_never_come_to_serve_are_given_up_at_the_third_death",
+        f"{_ROSTER}::test_if_none_has_ever_served_the_third_death_ends_all_with_its_code",
     ),
 )
 
@@ -390,26 +405,44 @@ def main() -> int:
     """Try all guards, or those whose name holds the first argument."""
     wanted = sys.argv[1] if len(sys.argv) > 1 else ""
     guards = [guard for guard in GUARDS if wanted in guard.name]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    guards.sort(key=lambda guard: not guard.test.startswith(_SUPERVISOR))  # what takes longest begins first
+    with _servers() as urls, ThreadPoolExecutor(_AT_ONCE) as pool:
         unnoticed = [
-            guard.name for guard, noticed in zip(guards, pool.map(_is_noticed, guards), strict=True) if not noticed
+            guard.name
+            for guard, noticed in zip(guards, pool.map(partial(_is_noticed, urls), guards), strict=True)
+            if not noticed
         ]
     for name in unnoticed:
         print(f"NOBODY NOTICES that this guard is gone: {name}")  # noqa: T201 - a command
     return 1 if unnoticed else 0
 
 
-def _is_noticed(guard: Guard) -> bool:
+@contextmanager
+def _servers() -> Iterator[SimpleQueue[str]]:
+    """As many servers as tests run at once: none has a server in common with another one while it runs."""
+    from tests.database import choose_server, running  # noqa: PLC0415 - not here, where every child would import it
+
+    with ExitStack() as stack:
+        urls: SimpleQueue[str] = SimpleQueue()
+        for _ in range(_AT_ONCE):
+            urls.put(stack.enter_context(running(choose_server())))
+        yield urls
+
+
+def _is_noticed(urls: SimpleQueue[str], guard: Guard) -> bool:
+    began, url = time.monotonic(), urls.get()
     with tempfile.TemporaryDirectory(prefix="sa-jobqueue-guards-") as folder:
         copy = Path(folder)
         for name in _COPIED:
             (shutil.copytree if (_ROOT / name).is_dir() else shutil.copy)(_ROOT / name, copy / name)
         _remove(guard, copy / "sa_jobqueue" / guard.file)
-        code = _run(guard.test, copy)
+        code, said = _run(guard.test, copy, url)
+    urls.put(url)
     if code not in {0, _TESTS_FAILED}:
-        msg = f"{guard.name}: pytest could not run {guard.test} (exit code {code})"
+        msg = f"{guard.name}: pytest could not run {guard.test} (exit code {code})\n{said}"
         raise SystemExit(msg)
-    print(f"{'bites' if code else 'BITES NOT'}: {guard.name}", flush=True)  # noqa: T201 - a command
+    verdict = f"{'bites' if code else 'BITES NOT'} after {time.monotonic() - began:4.1f} s: {guard.name}"
+    print(verdict, flush=True)  # noqa: T201 - a command
     return code == _TESTS_FAILED
 
 
@@ -421,10 +454,28 @@ def _remove(guard: Guard, file: Path) -> None:
     file.write_text(code.replace(guard.there, guard.gone), encoding="utf-8")
 
 
-def _run(test: str, folder: Path) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "--timeout=60", "-p", "no:cacheprovider", test]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False).returncode
+def _run(test: str, folder: Path, url: str) -> tuple[int | None, str]:
+    """Pytest's exit code and what it printed; it runs in a process that was forked after the long imports."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_IMPORTED)
+    process = context.Process(target=_pytest, args=(test, folder, url))
+    process.start()
+    process.join()
+    return process.exitcode, (folder / "said").read_text(encoding="utf-8", errors="replace")
+
+
+def _pytest(test: str, folder: Path, url: str) -> None:
+    with (folder / "said").open("w", encoding="utf-8") as said:
+        for descriptor in (1, 2):
+            os.dup2(said.fileno(), descriptor)
+    os.chdir(folder)
+    os.environ.update(PYTHONPATH=str(folder), SA_JOBQUEUE_TEST_URL=url)
+    sys.path[:] = [str(folder), *(path for path in sys.path if Path(path).resolve() != _ROOT)]
+    for module in [module for module in sys.modules if module.partition(".")[0] in _COPIED]:
+        del sys.modules[module]
+    code = pytest.main(["-q", "-x", "--timeout=60", "-p", "no:cacheprovider", *_ALREADY_IMPORTED, test])
+    sys.stdout.flush()
+    os._exit(code)  # whatever threads a test without its guard has left
 
 
 if __name__ == "__main__":
