@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import alembic
 import psycopg
+from alembic.config import main
 from sqlalchemy import make_url
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +50,7 @@ class Customer(Base):
     __tablename__ = "customer"
     id: Mapped[int] = mapped_column(BigInteger, primary_key=True)
 """
+_PRINTED = "printed"
 HOOK = "include_object=include_object"
 
 
@@ -95,16 +98,24 @@ class HostApp:
         (self.folder / "app_models.py").write_text(source)
 
     def _run(self, arguments: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "alembic", *arguments],
-            cwd=self.folder,
-            env=environment(self.folder, self.package),
-            text=True,
-            timeout=110,
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        """In a process of its own, forked from one that has imported the packages of others: most of the time."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["alembic.config", "alembic.command", "pytest", "sqlalchemy.orm", "psycopg"])
+        process = context.Process(target=_alembic, args=(self.folder, self.package, arguments))
+        process.start()
+        process.join(110)
+        assert process.exitcode is not None, f"alembic {' '.join(arguments)} does not end"
+        return subprocess.CompletedProcess(arguments, process.exitcode, (self.folder / _PRINTED).read_text())
+
+
+def _alembic(folder: Path, package: Path, arguments: tuple[str, ...]) -> None:
+    with (folder / _PRINTED).open("w") as printed:
+        for descriptor in (1, 2):
+            os.dup2(printed.fileno(), descriptor)
+    assert not [module for module in sys.modules if module.partition(".")[0] == "sa_jobqueue"]
+    sys.path[:0] = [str(folder), str(package)]
+    os.chdir(folder)
+    main(arguments, prog="alembic")
 
 
 def environment(*import_from: Path) -> dict[str, str]:
