@@ -20,12 +20,34 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import async_sessionmaker as async_session_factory
     from sqlalchemy.orm import Session
 
+_LONG = (
+    "tests/chaos/test_chaos_command.py",
+    "tests/cli/test_demo.py",
+    "tests/clock/test_wrong_clocks.py",
+    "tests/crash/test_crash_points.py",
+    "tests/crash/test_kit.py",
+    "tests/crash/test_zombies.py",
+    "tests/docs/test_pages.py::test_the_blocks",
+    "tests/processes",
+)
 _SERVER = pytest.StashKey[Server]()
 _VERSION = pytest.StashKey[str]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_SERVER] = choose_server()
+    if getattr(config.option, "maxschedchunk", 1) is None:
+        config.option.maxschedchunk = 1  # pytest-xdist: whoever is free takes the next test, not a long list of them
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mix the long tests into the first three quarters of the others: neither all at once, nor one alone at the end."""
+    long = [item for item in items if item.nodeid.startswith(_LONG)]
+    others = [item for item in items if not item.nodeid.startswith(_LONG)]
+    gap = len(others) * 3 // 4 // len(long) if long else 0
+    for at, item in enumerate(long):
+        others.insert(at * (gap + 1), item)
+    items[:] = others
 
 
 def pytest_report_header(config: pytest.Config) -> str:
