@@ -6,20 +6,18 @@ begins the session's transaction if there is none, and which never flushes half-
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from sa_jobqueue import bulk, exchange, rates
+from sa_jobqueue import exchange, insertion, rates
 from sa_jobqueue.backoff import Backoff
-from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, JobQueueError, LeaseLost, UnsupportedDatabase
+from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, LeaseLost, UnsupportedDatabase
 from sa_jobqueue.fence import Fence, fence_of
 from sa_jobqueue.hints import hint_after_commit
 from sa_jobqueue.models import Models
 from sa_jobqueue.payload import clean_text
-from sa_jobqueue.statements import claim, enqueue, operate, rollup, settle, sweep
+from sa_jobqueue.statements import claim, operate, rollup, settle, sweep
 from sa_jobqueue.states import DeathReason, State
 from sa_jobqueue.values import (
     DEFAULT_MAX_ATTEMPTS,
@@ -35,7 +33,7 @@ from sa_jobqueue.values import (
     check_name,
     to_seconds,
 )
-from sa_jobqueue.wire import fetch, send
+from sa_jobqueue.wire import fetch, in_autocommit, send
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Executable, Row
@@ -47,8 +45,6 @@ DEFAULT_VISIBILITY_TIMEOUT = timedelta(seconds=30)
 ERROR_CHARACTERS = 4_000
 """Longest error text that is stored; the rest is cut off."""
 
-_encode = json.JSONEncoder(ensure_ascii=False).encode
-_ENQUEUE_TRIES = 5
 _STEPPED_OVER = 1_000
 """Rows at the head of a queue that others may hold locked; a claim looks no further behind them."""
 
@@ -98,8 +94,7 @@ class JobSession:
         new = NewJob(task, args, queue, priority, delay, run_at, max_attempts, dedup_key, unique_key, headers)
         if unique_key is not None:
             return self.enqueue_many([new])[0]
-        row = self._execute(enqueue.enqueue(self._models, unique=False), _parameters(new)).one()
-        answer = EnqueuedJob(row.id, created=True, status=State(row.status))
+        answer = insertion.insert_one(self._connection(), self._models, new)
         self._hint([(new.queue, answer)])
         return answer
 
@@ -109,16 +104,7 @@ class JobSession:
         A job whose ``unique_key`` is held by a live job, or by an earlier one of the same call, gets that job.
         """
         new = list(jobs)
-        keyed = [job for job in new if job.unique_key is not None]
-        plain = iter(self._insert_plain([job for job in new if job.unique_key is None]))
-        made = self._insert_keyed(keyed) if keyed else {}
-        answers = []
-        for job in new:
-            if job.unique_key is None:
-                answers.append(next(plain))
-            else:
-                answers.append(made[job.unique_key])
-                made[job.unique_key] = EnqueuedJob(answers[-1].id, created=False, status=answers[-1].status)
+        answers = insertion.insert_all(self._connection(), self._models, new) if new else []
         self._hint((job.queue, answer) for job, answer in zip(new, answers, strict=True))
         return answers
 
@@ -342,52 +328,6 @@ class JobSession:
     def _fence(self) -> Fence:
         return fence_of(self.session)
 
-    def _insert_plain(self, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
-        if not jobs:
-            return []
-        if len(jobs) >= bulk.LEAST and all(job.delay is None and job.run_at is None for job in jobs):
-            ids = bulk.copy_jobs(self._connection(), self._models, [_copied(job) for job in jobs])
-            if ids is not None:
-                return [EnqueuedJob(job_id, created=True, status=State.QUEUED) for job_id in ids]
-        rows = self._execute(enqueue.enqueue_many(self._models, unique=False), _arrays(jobs)).all()
-        made = sorted(rows, key=lambda row: row.id)
-        return [EnqueuedJob(row.id, created=True, status=State(row.status)) for row in made]
-
-    def _insert_keyed(self, jobs: Sequence[NewJob]) -> dict[str, EnqueuedJob]:
-        """One answer a key. A holder may finish between our insert and our look at it: then the key is free again.
-
-        All is tried again then, from a savepoint: a lower key taken while higher ones are held would break the order
-        that keeps two bulk calls from waiting for each other in a circle. (The savepoint of the connection, not of
-        the session: that one would flush the caller's objects.)
-        """
-        first = {job.unique_key: job for job in reversed(jobs) if job.unique_key is not None}
-        for _ in range(_ENQUEUE_TRIES):
-            with self._undoable(several=len(first) > 1) as undo:
-                answers = self._made_or_held(first)
-                if len(answers) == len(first):
-                    return answers
-                undo()
-        msg = f"a holder of one of the unique keys came and went {_ENQUEUE_TRIES} times; enqueue again"
-        raise JobQueueError(msg)
-
-    @contextmanager
-    def _undoable(self, *, several: bool) -> Iterator[Callable[[], None]]:
-        """A savepoint, where more than one key can be held; in AUTOCOMMIT none is held, and there is no savepoint."""
-        connection = self._connection()
-        if not several or _in_autocommit(connection):
-            yield lambda: None
-            return
-        with connection.begin_nested() as savepoint:
-            yield savepoint.rollback
-
-    def _made_or_held(self, wanted: Mapping[str, NewJob]) -> dict[str, EnqueuedJob]:
-        rows = self._execute(enqueue.enqueue_many(self._models, unique=True), _arrays(list(wanted.values()))).all()
-        answers = {row.unique_key: EnqueuedJob(row.id, created=True, status=State(row.status)) for row in rows}
-        if missing := list(wanted.keys() - answers.keys()):
-            held = self._execute(enqueue.holders(self._models), {"keys": missing})
-            answers |= {row.unique_key: EnqueuedJob(row.id, created=False, status=State(row.status)) for row in held}
-        return answers
-
     def _rely_on(self, claimed: list[ClaimedJob]) -> list[ClaimedJob]:
         for job in claimed:
             self._fence.rely(job.id, "claim")
@@ -437,7 +377,7 @@ class JobSession:
     def _lockable(self) -> Connection:
         """The connection, for what takes row locks and so needs a transaction."""
         connection = self._connection()
-        if _in_autocommit(connection):
+        if in_autocommit(connection):
             msg = (
                 "this connection is in isolation level AUTOCOMMIT, where a row lock ends with its statement and two "
                 "workers get the same job; give the engine isolation_level='READ COMMITTED'"
@@ -445,46 +385,6 @@ class JobSession:
             raise UnsupportedDatabase(msg)
         self._fence.follow(connection)
         return connection
-
-
-def _in_autocommit(connection: Connection) -> bool:
-    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
-
-
-def _parameters(job: NewJob) -> dict[str, Any]:
-    return {
-        "queue": job.queue,
-        "task": job.task,
-        "args": _json(job.args),
-        "headers": _json(job.headers),
-        "priority": job.priority,
-        "max_attempts": job.max_attempts,
-        "delay": job.delay_seconds,
-        "run_at": job.run_at,
-        "dedup_key": job.dedup_key,
-        "unique_key": job.unique_key,
-    }
-
-
-def _arrays(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
-    rows = [_parameters(job) for job in jobs]
-    return {name: [row[name] for row in rows] for name in enqueue.COLUMNS}
-
-
-def _copied(job: NewJob) -> tuple[Any, ...]:
-    return (
-        job.queue,
-        job.task,
-        _json(job.args),
-        _json(job.headers),
-        job.priority,
-        job.max_attempts,
-        job.dedup_key,
-    )
-
-
-def _json(value: Mapping[str, Any] | None) -> str:
-    return "{}" if value is None else _encode(value)
 
 
 def _error_text(error: BaseException | str) -> str:

@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import psycopg as dialects
 
-__all__ = ["fetch", "on_driver", "send", "speaks_psycopg"]
+__all__ = ["fetch", "in_autocommit", "on_driver", "send", "speaks_psycopg"]
 
 _DRIVERS = frozenset({"psycopg", "psycopg_async"})
 
@@ -60,6 +60,11 @@ def _is_listened_to(connection: Connection) -> bool:
     """Whether somebody, such as a tracer, is to hear of each statement."""
     dispatch: Any = connection.dispatch
     return bool(dispatch.before_cursor_execute or dispatch.after_cursor_execute)
+
+
+def in_autocommit(connection: Connection) -> bool:
+    """Whether a statement commits by itself, so that its row locks end with it."""
+    return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 
 def speaks_psycopg(connection: Connection) -> bool:

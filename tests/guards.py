@@ -217,7 +217,7 @@ GUARDS = (
     Guard(
         "no claim in AUTOCOMMIT",
         "session.py",
-        "        if _in_autocommit(connection):\n            msg",
+        "        if in_autocommit(connection):\n            msg",
         "        if False:\n            msg",
         "tests/behaviour/test_claim.py::test_autocommit_is_refused_by_name_because_it_drops_the_row_lock",
     ),
