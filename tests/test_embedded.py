@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _OWNER = """
-import os, runpy, sys
+import os, runpy, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may ignore these two
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 with runpy.run_path(sys.argv[1])["embedded_postgres"]() as server:
     print(server.url, flush=True)
     sys.stdin.read()
