@@ -35,28 +35,21 @@ _AGAINST: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Which cells of ours do the same work as a cell of a peer (``oban.insert``)."""
 _RATED: Final = (
-    *(
-        "orm",
-        "bare",
-        "core",
-        "bare_core",
-        "raw",
-        "naive",
-        "noop",
-        "no_dedup",
-        "async_orm",
-        "async_core",
-        "two_processes",
-    ),
-    *("group", "group_flush", "core_group", "batch", "raw_batch", "raw_batch_array", "bare_batch", "raw_unfenced"),
+    *("orm", "bare", "orm_floor", "core", "bare_core", "core_floor", "raw", "naive", "noop", "no_dedup"),
+    *("async_orm", "async_core", "two_processes", "group", "group_flush", "core_group"),
+    *("batch", "raw_batch", "raw_batch_array", "bare_batch", "raw_unfenced"),
     *("pgbench_lease", "pgbench_one_statement"),
     *("enqueue", "own_insert", "bulk_enqueue", "copy", "held_snapshot", "no_snapshot"),
     *("hint", "hint_off", "hint_in_transaction"),
 )
 _RATIOS: Final = (
     ("orm.of_bare", "orm", "bare"),
+    ("orm.of_floor", "orm", "orm_floor"),
+    ("orm_floor.of_bare", "orm_floor", "bare"),
     ("orm.of_naive", "orm", "naive"),
     ("core.of_raw", "core", "raw"),
+    ("core.of_floor", "core", "core_floor"),
+    ("core_floor.of_raw", "core_floor", "raw"),
     ("core.of_bare", "core", "bare_core"),
     ("bare_core.of_raw", "bare_core", "raw"),
     ("bare_batch.of_raw", "bare_batch", "raw_batch"),

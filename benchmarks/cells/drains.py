@@ -90,6 +90,8 @@ def _limits(jobs: int, concurrency: int) -> list[Cell]:
         _bare("bare", jobs, limits.bare, concurrency, "orm"),
         _bare("bare_core", jobs, limits.bare, concurrency, "core"),
         _bare("bare_batch", 10 * jobs, limits.bare_batch, concurrency, _BATCH),
+        _cell("orm_floor", jobs, Drain(limits.floor, (concurrency, "orm"))),
+        _cell("core_floor", jobs, Drain(limits.floor, (concurrency, "core"))),
         _cell("naive", jobs // 2, Drain(limits.naive, (concurrency,))),
         _cell("raw", 3 * jobs, Drain(limits.raw, (_RAW_THREADS,))),
         _cell("raw_batch", 20 * jobs, Drain(limits.raw_batch, (concurrency,))),

@@ -23,6 +23,7 @@ __all__ = [
     "bare",
     "bare_batch",
     "connect",
+    "floor",
     "in_threads",
     "naive",
     "raw",
@@ -110,6 +111,26 @@ def naive(url: str, threads: int) -> Lap:
                 session.delete(job)
                 session.commit()
             watch.ended()
+
+    in_threads([drain] * threads)
+    return watch.lap()
+
+
+def floor(url: str, threads: int, handler_name: str) -> Lap:
+    """What a leased job costs at least: a raw claim for a hundred, and in each handler's session a raw settle."""
+    watch, engine = Stopwatch(), application_engine(url, threads)
+    handler = HANDLERS[handler_name](watch)
+
+    def drain() -> None:
+        with connect(url) as link:
+            while jobs := link.execute(CLAIM).fetchall():
+                for ident, token, args in jobs:
+                    with Session(engine) as session:
+                        handler(session, args["n"])
+                        session.flush()
+                        session.connection().exec_driver_sql(SETTLE, (ident, token))
+                        session.commit()
+                    watch.ended()
 
     in_threads([drain] * threads)
     return watch.lap()
