@@ -25,9 +25,10 @@ _LABELS: Final = {
     "logged": "rows in the job log",
     "scheduled": "jobs scheduled a year ahead",
     "workers": "worker processes",
-    "held_snapshot": "jobs passed while the snapshot is held",
-    "no_snapshot": "jobs passed, no snapshot held",
+    "held_snapshot": "jobs that passed before",
 }
+_LEGEND: Final = {"held_snapshot": "an old snapshot is held", "no_snapshot": "none is held"}
+_HEADROOM: Final = 1.15
 
 
 def measure(
@@ -76,10 +77,14 @@ def _picture(file: Path, curves: Mapping[str, Mapping[str, float]], lines: Seque
     axes = figure.subplots()
     for name in lines:
         points = sorted((float(x), rate) for x, rate in curves.get(name, {}).items())
-        axes.plot([x for x, _ in points], [rate for _, rate in points], marker="o", label=_LABELS[name])
+        axes.plot([x for x, _ in points], [rate for _, rate in points], marker="o", label=_LEGEND.get(name))
     if lines[0] in _GROWING:
         axes.set_xscale("symlog", linthresh=1_000)
-    axes.set(xlabel=_LABELS[lines[0]], ylabel="jobs/s", ylim=(0, None))
+    measured = sorted(map(float, curves.get(lines[0], {})))
+    axes.set_xticks(measured, [f"{x:,.0f}" for x in measured])
+    axes.minorticks_off()
+    most = max((rate for name in lines for rate in curves.get(name, {}).values()), default=1.0)
+    axes.set(xlabel=_LABELS[lines[0]], ylabel="jobs/s", ylim=(0, _HEADROOM * most))
     axes.grid(alpha=0.3)
     if len(lines) > 1:
         axes.legend()
