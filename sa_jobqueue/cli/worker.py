@@ -133,7 +133,7 @@ def _build(tasks: TaskRegistry, target: str, url: URL, settings: dict[str, Any],
 
 def _async_factory(url: URL, options: dict[str, Any]) -> Any:
     """Imported on demand: an application without async handlers needs no greenlet."""
-    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine  # noqa: PLC0415
+    from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine  # noqa: PLC0415 (needs the extra async)
 
     try:
         return async_sessionmaker(create_async_engine(url, **options))

@@ -34,12 +34,12 @@ __all__ = ["DeadLetterFactory", "DedupKeyFactory", "Factories", "JobFactory", "J
 # factory-boy has type hints, but not on its declarations.
 def _each(make: Callable[[], Any]) -> Any:
     """A value that is made anew for each row."""
-    return LazyFunction(make)  # type: ignore[no-untyped-call]
+    return LazyFunction(make)  # type: ignore[no-untyped-call]  # factory-boy has no types there
 
 
 def _of(derive: Callable[[Any], Any]) -> Any:
     """A value that is derived from the row's others."""
-    return LazyAttribute(derive)  # type: ignore[no-untyped-call]
+    return LazyAttribute(derive)  # type: ignore[no-untyped-call]  # factory-boy has no types there
 
 
 def _hours(count: int) -> Any:
@@ -48,7 +48,7 @@ def _hours(count: int) -> Any:
 
 
 def _trait(**values: Any) -> Any:
-    return Trait(**values)  # type: ignore[no-untyped-call]
+    return Trait(**values)  # type: ignore[no-untyped-call]  # factory-boy has no types there
 
 
 def _far_id() -> int:

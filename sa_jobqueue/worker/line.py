@@ -55,7 +55,7 @@ def line(home: Engine, within: float) -> Iterator[Line]:
         engine, connecting = create_engine(home.url, pool=home.pool.recreate(), **given), home
     if getattr(home.dialect, "_json_deserializer", None) is None:
         event.listen(engine.pool, "connect", _load_json_fast)
-    engine.dialect.do_begin = _begin_with_limits(within)  # type: ignore[method-assign, assignment]
+    engine.dialect.do_begin = _begin_with_limits(within)  # type: ignore[method-assign, assignment]  # this engine's own
     options = {key: value for key, value in home.get_execution_options().items() if key != "isolation_level"}
     watchdog = Watchdog(engine, connecting, within * _CUT_AFTER)
     try:
