@@ -44,7 +44,8 @@ def build(lease: float, backoff: float) -> TaskRegistry:
 
     @declare
     def crash(_session: Session) -> None:
-        os.kill(os.getpid(), signal.SIGSEGV)
+        """On this very thread: sent to the process, the signal may reach another one, and the handler may return."""
+        signal.raise_signal(signal.SIGSEGV)
 
     @declare
     def leave(_session: Session) -> None:
@@ -55,6 +56,7 @@ def build(lease: float, backoff: float) -> TaskRegistry:
         """Make the process deaf to everything but SIGKILL."""
         tell("hanging", current_job().id)
         os.kill(os.getpid(), signal.SIGSTOP)
+        threading.Event().wait()
 
     @declare
     def wait_for_ever(_session: Session) -> None:
