@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.orm import Session
 
+from sa_jobqueue.errors import JobQueueError
 from sa_jobqueue.worker.backend import backend_of
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.verdict import is_aftermath
@@ -97,7 +98,10 @@ class Watch:
             run.detach(committed=committed)
 
     def begun(self, transaction: SessionTransaction, connection: Connection) -> None:
-        """The session has begun a transaction on this connection."""
+        """The session has begun a transaction on this connection.
+
+        Who ends a run from outside ends the server process that it is in. There was none if it came too early.
+        """
         if transaction.nested or connection.engine.pool is not self._home.pool:
             return
         for run in self._runs:
@@ -106,6 +110,9 @@ class Watch:
         for run in self._runs:
             run.attach(pid, keeps_snapshot=keeps_snapshot)
         self._overheard.belongs(connection, self)
+        if given_up := next((run for run in self._runs if run.condemned), None):
+            msg = f"the run of job {given_up.job.id} was given up before this transaction began: {given_up.condemned}"
+            raise JobQueueError(msg)
 
     def committing(self) -> None:
         """The session's root transaction is about to be committed."""

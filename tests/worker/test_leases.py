@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import select, text
 
-from sa_jobqueue import Job, JobSession, NewJob, current_job
+from sa_jobqueue import Job, JobQueueError, JobSession, NewJob, current_job
 from sa_jobqueue.observe import HeartbeatFailed, LeaseWasLost, RunEnded, RunStarted, SweepDone
 from sa_jobqueue.worker.setup import requeue_jitter
 from tests.behaviour.business import Effect
@@ -69,6 +69,31 @@ def test_a_handler_that_blocks_the_event_loop_does_not_stop_the_heartbeats_of_it
     events.wait_for(RunEnded, count=3)
     assert events.outcomes() == ["done"] * 3
     assert len(events.of(RunStarted)) == 3
+
+
+def test_a_run_that_lost_its_lease_before_its_first_statement_gets_no_transaction_any_more(
+    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer, events: Events
+) -> None:
+    go_on, over = Event(), Event()
+    said: list[str] = []
+
+    @tasks.task(queue=QUEUE, visibility_timeout=LEASE)
+    def begin_late(session: Session) -> None:
+        assert go_on.wait(30)
+        try:
+            session.execute(text("SELECT 1"))
+        except JobQueueError as error:
+            said.append(str(error))
+        over.set()
+
+    job = enqueue("begin_late")
+    crew.start(concurrency=1)
+    events.wait_for(RunStarted)
+    observer.all("UPDATE jobqueue_job SET token = token + 1, queue = 'heirs' WHERE id = :id", id=job.id)
+    events.wait_for(LeaseWasLost)
+    go_on.set()
+    assert over.wait(20)
+    assert said == [f"the run of job {job.id} was given up before this transaction began: lease lost"]
 
 
 def test_a_worker_that_does_not_know_yet_how_long_its_jobs_take_claims_no_more_than_it_has_slots(
