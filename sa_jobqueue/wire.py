@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import psycopg as dialects
 
-__all__ = ["fetch", "in_autocommit", "on_driver", "send", "speaks_psycopg"]
+__all__ = ["as_sent", "fetch", "in_autocommit", "is_listened_to", "on_driver", "send", "speaks_psycopg"]
 
 _DRIVERS = frozenset({"psycopg", "psycopg_async"})
 
@@ -30,14 +30,14 @@ def send(connection: Connection, statement: Executable, given: Mapping[str, Any]
     """
     if not speaks_psycopg(connection):
         return connection.execute(statement, given)
-    return connection.exec_driver_sql(*_compiled(statement).with_values(given))
+    return connection.exec_driver_sql(*as_sent(statement, given))
 
 
 def fetch(connection: Connection, statement: Executable, given: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     """:func:`send` for the rows alone; the connection's transaction has begun."""
-    if not speaks_psycopg(connection) or _is_listened_to(connection):
+    if not speaks_psycopg(connection) or is_listened_to(connection):
         return [tuple(row) for row in send(connection, statement, given)]
-    sql, values = _compiled(statement).with_values(given)
+    sql, values = as_sent(statement, given)
     with on_driver(connection, sql, values):
         cursor = connection.connection.cursor()
         try:
@@ -45,6 +45,11 @@ def fetch(connection: Connection, statement: Executable, given: Mapping[str, Any
             return cast("list[tuple[Any, ...]]", cursor.fetchall())
         finally:
             cursor.close()
+
+
+def as_sent(statement: Executable, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The SQL for the driver, and its parameters by name."""
+    return _compiled(statement).with_values(given)
 
 
 @contextmanager
@@ -56,7 +61,7 @@ def on_driver(connection: Connection, sql: str, values: Any = None) -> Iterator[
         connection._handle_dbapi_exception(error, sql, values, None, None)  # noqa: SLF001 - the only such thing
 
 
-def _is_listened_to(connection: Connection) -> bool:
+def is_listened_to(connection: Connection) -> bool:
     """Whether somebody, such as a tracer, is to hear of each statement."""
     dispatch: Any = connection.dispatch
     return bool(dispatch.before_cursor_execute or dispatch.after_cursor_execute)

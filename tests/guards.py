@@ -53,6 +53,7 @@ _DEDUP = "tests/behaviour/test_dedup.py"
 _GROUPS = "tests/worker/test_group_commit.py"
 _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
+_CLOSING = "tests/worker/test_closing.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
 _ROSTER = "tests/worker/test_roster.py"
 
@@ -255,6 +256,42 @@ GUARDS = (
         "job.c.id == given.c.id, job.c.token == given.c.token, job.c.claimed_at",
         "job.c.id == given.c.id, job.c.claimed_at",
         f"{_GROUPS}::test_a_job_of_a_group_whose_lease_was_lost_is_left_to_its_new_owner_and_the_others_are_done",
+    ),
+    Guard(
+        "a stale token is an error of the ack that the COMMIT follows unasked",
+        "statements/settle.py",
+        "text_literal(LOST))",
+        'text_literal("0"))',
+        f"{_CLOSING}::test_a_stale_token_commits_nothing_and_leaves_the_connection_fit_for_the_next_job",
+    ),
+    Guard(
+        "an effect that exists already is an error of that ack",
+        "statements/settle.py",
+        "else_=text_literal(DUPLICATE))",
+        'else_=text_literal("0"))',
+        f"{_CLOSING}::test_an_effect_that_exists_by_now_makes_the_run_a_duplicate_without_an_effect",
+    ),
+    Guard(
+        "a transaction whose ack was refused is rolled back",
+        "worker/closing.py",
+        "            connection.dialect.do_rollback(connection.connection)\n",
+        "            pass\n",
+        f"{_CLOSING}::test_a_stale_token_commits_nothing_and_leaves_the_connection_fit_for_the_next_job",
+    ),
+    Guard(
+        "the COMMIT goes with the ack only where nobody else wants to hear of it",
+        "worker/closing.py",
+        "        together = alone and is_direct(connection)\n",
+        "        together = is_direct(connection)\n",
+        f"{_CLOSING}::test_whoever_else_hears_of_a_commit_hears_of_it_before_it_is_sent",
+    ),
+    Guard(
+        "a run that was given up begins no transaction",
+        "worker/watch.py",
+        "if given_up := next((run for run in self._runs if run.condemned), None):",
+        "if given_up := None:",
+        "tests/worker/test_leases.py"
+        "::test_a_run_that_lost_its_lease_before_its_first_statement_gets_no_transaction_any_more",
     ),
     Guard(
         "a claim whose answer was lost is given back",

@@ -18,6 +18,8 @@ from sqlalchemy.orm import Session
 
 from sa_jobqueue import ClaimedJob, JobSession, Models, exchange
 from sa_jobqueue.exchange import Place
+from sa_jobqueue.statements import settle
+from sa_jobqueue.wire import send
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,6 +69,12 @@ OPERATIONS: dict[str, tuple[Callable[[JobSession, ClaimedJob], object], set[str]
     "claim_one": (lambda jobs, _: jobs.claim("main"), {READY, DUE, KEY}),
     "heartbeat": (lambda jobs, job: jobs.heartbeat([job] * 10), {KEY}),
     "ack": (lambda jobs, job: jobs.ack(job), {KEY}),
+    "ack_or_error": (
+        lambda jobs, job: send(
+            jobs.session.connection(), settle.ack_or_error(Models()), {"for_id": job.id, "for_token": job.token}
+        ),
+        {KEY},
+    ),
     "suppress": (lambda jobs, job: (jobs.once(job), jobs.suppress(job)), {KEY}),
     "retry": (lambda jobs, job: jobs.fail(job, "x"), {KEY}),
     "release": (lambda jobs, job: jobs.release(job), {KEY}),
@@ -147,7 +155,7 @@ def test_a_claim_reads_no_more_of_a_long_queue_than_it_takes(
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
-@pytest.mark.parametrize("operation", ["ack", "claim_due"])
+@pytest.mark.parametrize("operation", ["ack", "ack_or_error", "claim_due"])
 def test_the_dedup_key_is_looked_up_by_its_primary_key(
     operation: str, mode: str, crowded: Engine, owned: ClaimedJob
 ) -> None:

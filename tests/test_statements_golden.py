@@ -39,6 +39,8 @@ STATEMENTS: dict[str, Executable] = {
     "ack": settle.ack(MODELS),
     "ack_natural_keys_logged": settle.ack(MODELS, natural_keys_only=True, log=True),
     "ack_many": settle.ack_many(MODELS),
+    "ack_or_error": settle.ack_or_error(MODELS),
+    "ack_or_error_natural_keys_logged": settle.ack_or_error(MODELS, natural_keys_only=True, log=True),
     "suppress": settle.suppress(MODELS),
     "retry": settle.retry(MODELS),
     "retry_logged": settle.retry(MODELS, log=True),

@@ -14,6 +14,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     FromClause,
+    Integer,
     Select,
     Table,
     Text,
@@ -38,7 +39,24 @@ from sa_jobqueue.statements.literals import QUEUED, SCHEDULED, after, now, text_
 from sa_jobqueue.states import DeathReason, Outcome
 from sa_jobqueue.values import OWN_KEY_PREFIX
 
-__all__ = ["ack", "ack_many", "bury", "once", "release", "release_many", "retry", "snooze", "suppress", "written"]
+__all__ = [
+    "DUPLICATE",
+    "LOST",
+    "ack",
+    "ack_many",
+    "ack_or_error",
+    "bury",
+    "once",
+    "release",
+    "release_many",
+    "retry",
+    "snooze",
+    "suppress",
+    "written",
+]
+
+LOST, DUPLICATE = "sa_jobqueue: lease lost", "sa_jobqueue: duplicate effect"
+"""Why the server refuses an ack by an error."""
 
 _ACKED = ("id", "task", "dedup_key")
 _LOGGED = ("queue", "task", "attempt", "enqueued_at", "claimed_at", "claimed_by")
@@ -64,7 +82,32 @@ def ack_many(models: Models, *, natural_keys_only: bool = False, log: bool = Fal
     return _acked(models, mine, natural_keys_only=natural_keys_only, log=log)
 
 
+@cache
+def ack_or_error(models: Models, *, natural_keys_only: bool = False, log: bool = False) -> Select[Any]:
+    """:func:`ack` whose refusal is an error of the statement, so that a COMMIT in the same message is not reached.
+
+    The error is that :data:`LOST` or :data:`DUPLICATE` is not an integer. Only where no dedup row was written the
+    holder of the key is asked for: the job itself, if it has called ``once``.
+    """
+    mine = owned(models.table(models.job))
+    done, written = _done(models, mine, natural_keys_only=natural_keys_only, log=log)
+    accepted = [exists(select(written.c.job_id)), select(done.c.id).scalar_subquery() == _holder(models, done)]
+    if natural_keys_only:
+        accepted.append(exists().where(done.c.dedup_key.is_(None)))
+    lost = (~exists(select(done.c.id)), text_literal(LOST))
+    refused = case(*((each, text_literal("0")) for each in accepted), lost, else_=text_literal(DUPLICATE))
+    return _logged(models, select(cast(refused, Integer).label("refused")), done, Outcome.DONE, log=log)
+
+
 def _acked(models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool) -> Select[Any]:
+    done, written = _done(models, owned, natural_keys_only=natural_keys_only, log=log)
+    fresh = done.c.id.in_(select(written.c.job_id))
+    answer = select(done.c.id, case((fresh, done.c.id), else_=_holder(models, done)).label("holder"))
+    return _logged(models, answer, done, Outcome.DONE, log=log)
+
+
+def _done(models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool) -> tuple[CTE, CTE]:
+    """The jobs that are deleted, and the dedup rows that are written for them."""
     done = _removed(models, owned, *_ACKED, *(_LOGGED if log else ()))
     effects = models.table(models.dedup_key)
     key = _effect_key(done)
@@ -78,10 +121,14 @@ def _acked(models: Models, owned: ColumnElement[bool], *, natural_keys_only: boo
         .returning(effects.c.job_id)
         .cte("written")
     )
-    holder = select(effects.c.job_id).where(effects.c.scope == done.c.task, effects.c.key == key).scalar_subquery()
-    fresh = done.c.id.in_(select(written.c.job_id))
-    answer = select(done.c.id, case((fresh, done.c.id), else_=holder).label("holder"))
-    return _logged(models, answer, done, Outcome.DONE, log=log)
+    return done, written
+
+
+def _holder(models: Models, done: CTE) -> Any:
+    """The job that has written the dedup row of a job in ``done``."""
+    effects = models.table(models.dedup_key)
+    of_job = effects.c.scope == done.c.task, effects.c.key == _effect_key(done)
+    return select(effects.c.job_id).where(*of_job).scalar_subquery()
 
 
 @cache

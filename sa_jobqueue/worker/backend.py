@@ -13,7 +13,7 @@ from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, text
 
-__all__ = ["backend_of"]
+__all__ = ["backend_of", "is_direct"]
 
 _KEY = "sa_jobqueue.backend"
 _POOLED = (0, "")
@@ -43,6 +43,11 @@ def backend_of(connection: Connection, idle_timeout: int) -> tuple[int, bool]:
     pid, default = known
     chosen = getattr(connection.connection.driver_connection, "isolation_level", None)
     return pid, default in _SNAPSHOT if chosen is None else chosen in _CHOSEN_SNAPSHOT
+
+
+def is_direct(connection: Connection) -> bool:
+    """Whether nobody hands the connection's server process round; False where :func:`backend_of` could not tell."""
+    return connection.info.get(_KEY) not in {None, _POOLED}
 
 
 def _is_idle(connection: Connection) -> bool:

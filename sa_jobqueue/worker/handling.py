@@ -19,6 +19,7 @@ from sa_jobqueue.fence import fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
 from sa_jobqueue.values import ClaimedJob
+from sa_jobqueue.worker.closing import acknowledge_at_commit
 from sa_jobqueue.worker.run import Load, Run
 from sa_jobqueue.worker.sessions import SessionSource
 from sa_jobqueue.worker.verdict import is_broken
@@ -171,8 +172,15 @@ class Handling:
             jobs.ack_many([run.job for run in runs])
             return
         for run in runs:
-            settle = jobs.suppress if run.job.duplicate else jobs.ack
-            settle(run.job)
+            if run.job.duplicate:
+                jobs.suppress(run.job)
+            elif not self._acknowledged_at_commit(session, run.job):
+                jobs.ack(run.job)
+
+    def _acknowledged_at_commit(self, session: Session, job: ClaimedJob) -> bool:
+        return acknowledge_at_commit(
+            session, self.models, job, natural_keys_only=self.natural_keys_only, job_log=self.job_log
+        )
 
 
 def _is_batch(runs: Sequence[Run]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,9 +73,14 @@ def test_a_commit_that_is_lost_on_its_way_is_run_again_and_spends_no_attempt(
 
 
 @pytest.mark.parametrize("forward", [True, False], ids=["on its way back", "on its way there"])
-def test_a_group_whose_commit_is_lost_has_each_effect_once_and_spends_no_attempt(
+@pytest.mark.parametrize(
+    ("options", "message"), [({"group_commit": 10}, b"COMMIT"), ({}, b"; COMMIT")], ids=["a group", "with the ack"]
+)
+def test_jobs_whose_commit_is_lost_have_each_effect_once_and_spend_no_attempt(
     *,
     forward: bool,
+    options: dict[str, int],
+    message: bytes,
     tasks: TaskRegistry,
     crew: Crew,
     enqueue: Callable[..., EnqueuedJob],
@@ -83,18 +89,18 @@ def test_a_group_whose_commit_is_lost_has_each_effect_once_and_spends_no_attempt
     events: Events,
     proxy: Proxy,
 ) -> None:
-    lost: list[object] = []
+    lost: list[threading.Event] = []
 
-    @tasks.task(queue=QUEUE, group_commit=10)
+    @tasks.task(queue=QUEUE, **options)
     def write(session: Session, name: str) -> None:
         session.add(Effect(name=name))
         if not lost and name == "c":
-            lost.append(proxy.lose(port_of(session, observer), b"COMMIT", forward=forward))
+            lost.append(proxy.lose(port_of(session, observer), message, forward=forward))
 
     for name in "abc":
         enqueue("write", {"name": name})
     crew.start(sessionmaker=through, concurrency=1)
     wait_until(lambda: events.outcomes().count("done") == 3, timeout=30, what="three jobs to be done")
-    assert sorted(observer.effects()) == ["a", "b", "c"]
+    assert (lost[0].is_set(), sorted(observer.effects())) == (True, ["a", "b", "c"])
     assert set(events.outcomes()) == ({"done"} if forward else {"done", "snoozed"})
     assert {event.job.attempt for event in events.of(RunStarted)} == {1}
