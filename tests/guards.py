@@ -274,8 +274,8 @@ GUARDS = (
     Guard(
         "a transaction whose ack was refused is rolled back",
         "worker/closing.py",
-        "            connection.dialect.do_rollback(connection.connection)\n",
-        "            pass\n",
+        "        connection.dialect.do_rollback(pooled)\n",
+        "        pass\n",
         f"{_CLOSING}::test_a_stale_token_commits_nothing_and_leaves_the_connection_fit_for_the_next_job",
     ),
     Guard(

@@ -11,8 +11,6 @@ behind a pooler, if others want to be told of the COMMIT), the ack is sent alone
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
@@ -99,12 +97,19 @@ class _Closing:
         alone = len(connection.dispatch.commit) == 1
         together = alone and is_direct(connection)
         sql, values = as_sent(self.statement, {"for_id": Int8(self.job.id), "for_token": Int8(self.job.token)})
-        with on_driver(connection, sql, values), self._refusals(), _undone_on_error(connection):
-            if connection.dialect.is_async:
-                say = partial(self._say_async, sql, values, together=together)
-                connection.connection.dbapi_connection.run_async(say)  # type: ignore[union-attr]  # is adapted
-            else:
-                self._say(sql, values, connection.connection.driver_connection, together=together)
+        with on_driver(connection, sql, values):
+            try:
+                self._send(connection, sql, values, together=together)
+            except BaseException as error:  # noqa: BLE001 - it is raised again, or what it means
+                _roll_back(connection)
+                raise self._meant_by(error) from None
+
+    def _send(self, connection: Connection, sql: str, values: Any, *, together: bool) -> None:
+        pooled: Any = connection.connection
+        if connection.dialect.is_async:
+            pooled.dbapi_connection.run_async(partial(self._say_async, sql, values, together=together))
+        else:
+            self._say(sql, values, pooled.dbapi_connection, together=together)
 
     def _say(self, sql: str, values: Any, driver: Any, *, together: bool) -> None:
         name = _prepared_as(driver, sql) if together else None
@@ -126,29 +131,21 @@ class _Closing:
     def _message(self, name: bytes) -> bytes:
         return b'EXECUTE "%b" (%d, %d); COMMIT' % (name, self.job.id, self.job.token)
 
-    @contextmanager
-    def _refusals(self) -> Iterator[None]:
-        """What the server says by an invalid integer, in our words."""
-        try:
-            yield
-        except InvalidTextRepresentation as error:
-            said = error.diag.message_primary or ""
-            if settle.LOST in said:
-                raise LeaseLost([self.job.id], "ack") from None
-            if settle.DUPLICATE in said:
-                raise DuplicateEffect(self.job.id, self.job.dedup_scope, self.job.idempotency_key) from None
-            raise
+    def _meant_by(self, error: BaseException) -> BaseException:
+        """In our words, what the server says by an invalid integer; else the error itself."""
+        said = (error.diag.message_primary or "") if isinstance(error, InvalidTextRepresentation) else ""
+        if settle.LOST in said:
+            return LeaseLost([self.job.id], "ack")
+        if settle.DUPLICATE in said:
+            return DuplicateEffect(self.job.id, self.job.dedup_scope, self.job.idempotency_key)
+        return error
 
 
-@contextmanager
-def _undone_on_error(connection: Connection) -> Iterator[None]:
+def _roll_back(connection: Connection) -> None:
     """SQLAlchemy sends no ROLLBACK after a commit that has failed: it takes the transaction for ended."""
-    try:
-        yield
-    except BaseException:
-        if not connection.connection.driver_connection.closed:  # type: ignore[union-attr]  # is connected
-            connection.dialect.do_rollback(connection.connection)
-        raise
+    pooled: Any = connection.connection
+    if not pooled.driver_connection.closed:
+        connection.dialect.do_rollback(pooled)
 
 
 def _prepared_as(driver: Any, sql: str) -> bytes | None:
