@@ -1,8 +1,9 @@
 """When the work of a process began and ended.
 
-**What is timed:** from the start of the first handler after the warm-up (``WARM`` jobs: connections are made,
-statements compiled and prepared) to the moment at which the last job is known to be committed. Importing, the first
-claim, and the end of the process are outside. All processes of a machine share the clock, so laps of several add up.
+**What is timed:** from the start of the first handler after the warm-up (``WARM`` jobs, or ``WARM_LOADS`` batches or
+groups: connections are made, statements compiled and prepared) to the moment at which the last job is known to be
+committed. Importing, the first claim, and the end of the process are outside. All processes of a machine share the
+clock, so laps of several add up.
 
 CPU is that of the whole process, every thread of it, user and system, between the same two moments.
 """
@@ -15,10 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["WARM", "Lap", "Stopwatch", "together"]
+__all__ = ["WARM", "WARM_LOADS", "Lap", "Stopwatch", "together"]
 
 WARM: Final = 100
 """Jobs whose start does not start the watch."""
+WARM_LOADS: Final = 20
+"""The same for batches and groups: a job of theirs is no round trip of its own, so a hundred jobs warm nothing up."""
 
 
 @dataclass(frozen=True, slots=True)

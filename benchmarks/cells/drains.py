@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.cells import limits
 from benchmarks.cells.workers import Plan, knows, work
 from benchmarks.children import in_children
-from benchmarks.laps import Lap, together
+from benchmarks.laps import WARM_LOADS, Lap, together
 from benchmarks.meter import metering
 from benchmarks.rounds import Cell, Sample
 from benchmarks.server import Arena
@@ -75,12 +75,12 @@ def _without_dedup(orm: Plan) -> Drain:
 def _optional(jobs: int, orm: Plan) -> list[Cell]:
     found = []
     if knows("group_commit"):
-        grouped = replace(orm, task={"group_commit": _GROUP})
+        grouped = replace(orm, task={"group_commit": _GROUP}, warm=WARM_LOADS * _GROUP)
         found += [_cell("group", 4 * jobs, Drain(work, (grouped,)))]
         found += [_cell("group_flush", 2 * jobs, Drain(work, (replace(grouped, handler="orm_flush"),)))]
         found += [_cell("core_group", 4 * jobs, Drain(work, (replace(grouped, handler="core"),)))]
     if knows("batch"):
-        batched = replace(orm, handler="batch", task={"batch": _BATCH})
+        batched = replace(orm, handler="batch", task={"batch": _BATCH}, warm=WARM_LOADS * _BATCH)
         found += [_cell("batch", 10 * jobs, Drain(work, (batched,)))]
     return found
 

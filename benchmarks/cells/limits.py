@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks.business import Effect
 from benchmarks.cells.workers import HANDLERS, application_engine
-from benchmarks.laps import Lap, Stopwatch
+from benchmarks.laps import WARM, WARM_LOADS, Lap, Stopwatch
 from sa_jobqueue import DedupKey, Job
 
 __all__ = [
@@ -41,6 +41,8 @@ CLAIM: Final = """
         claimed_at = statement_timestamp(), visible_at = statement_timestamp() + interval '30 seconds'
     FROM picked WHERE job.id = picked.id RETURNING job.id, job.token, job.args
 """
+_CLAIMED: Final = 100
+"""The limit in ``CLAIM``."""
 EFFECT: Final = "INSERT INTO bench_effect (n) VALUES (%s)"
 EFFECTS: Final = "INSERT INTO bench_effect (n) SELECT unnest(%s::int[])"
 SETTLE: Final = """
@@ -80,7 +82,7 @@ def bare(url: str, jobs: int, threads: int, handler_name: str) -> Lap:
 
 def bare_batch(url: str, jobs: int, threads: int, batch: int) -> Lap:
     """The business transaction of the batch handler and nothing else; ``jobs`` is a multiple of ``batch``."""
-    watch, engine = Stopwatch(), application_engine(url, threads)
+    watch, engine = Stopwatch(WARM_LOADS * batch), application_engine(url, threads)
 
     def transact(firsts: Iterable[int]) -> None:
         for first in firsts:
@@ -159,7 +161,7 @@ def raw_batch(url: str, threads: int) -> Lap:
     def insert(link: psycopg.Connection[Any], numbers: list[int]) -> None:
         link.cursor().executemany(EFFECT, [(n,) for n in numbers])
 
-    return _drain(url, threads, partial(_settle_together, insert))
+    return _drain(url, threads, partial(_settle_together, insert), warm=WARM_LOADS * _CLAIMED)
 
 
 def raw_batch_array(url: str, threads: int) -> Lap:
@@ -168,7 +170,7 @@ def raw_batch_array(url: str, threads: int) -> Lap:
     def insert(link: psycopg.Connection[Any], numbers: list[int]) -> None:
         link.execute(EFFECTS, (numbers,))
 
-    return _drain(url, threads, partial(_settle_together, insert))
+    return _drain(url, threads, partial(_settle_together, insert), warm=WARM_LOADS * _CLAIMED)
 
 
 def _settle_together(
@@ -209,8 +211,10 @@ def connect(url: str) -> psycopg.Connection[Any]:
     return connection
 
 
-def _drain(url: str, threads: int, run: Callable[[psycopg.Connection[Any], list[Any], Stopwatch], None]) -> Lap:
-    watch = Stopwatch()
+def _drain(
+    url: str, threads: int, run: Callable[[psycopg.Connection[Any], list[Any], Stopwatch], None], *, warm: int = WARM
+) -> Lap:
+    watch = Stopwatch(warm)
 
     def drain() -> None:
         with connect(url) as link:

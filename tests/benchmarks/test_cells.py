@@ -23,7 +23,7 @@ _PLAN = Plan("core", 2)
 
 
 def test_the_bare_batches_make_every_effect_once(ready: Arena) -> None:
-    how = Drain(limits.bare_batch, (300, 2, 50), seeded=False, dedup=False)
+    how = Drain(limits.bare_batch, (300, 2, 10), seeded=False, dedup=False)
     assert drain(how, ready, 300).faults == ()
 
 
