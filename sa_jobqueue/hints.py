@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, event
@@ -28,9 +29,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DEBOUNCE", "hint_after_commit"]
 
-DEBOUNCE = 0.02
+DEBOUNCE = 0.03
 _KEY = _OPTION = "sa_jobqueue_hints"
 _MOST_QUEUES = 10_000
+
+
+_listened_to: WeakSet[type[Session]] = WeakSet()
 
 
 @dataclass(slots=True)
@@ -61,13 +65,19 @@ def hint_after_commit(session: Session, connection: Connection, models: Models, 
     """Tell the workers of these queues of new jobs, once the session's transaction has committed."""
     if _debounce(connection) is None:
         return
+    _listen_to(type(session))
     pending: _Pending | None = session.info.get(_KEY)
-    if pending is None:
-        event.listen(session, "after_commit", _after_commit)
-        event.listen(session, "after_transaction_end", _after_transaction_end)
     if pending is None or pending.connection is not connection:
         pending = session.info[_KEY] = _Pending(connection, hint.channel(models))
     pending.queues.update(queues)
+
+
+def _listen_to(session_class: type[Session]) -> None:
+    """Once for each class: to listen to a session takes longer than to make one. A sessionmaker's class is its own."""
+    if session_class not in _listened_to:
+        event.listen(session_class, "after_commit", _after_commit)
+        event.listen(session_class, "after_transaction_end", _after_transaction_end)
+        _listened_to.add(session_class)
 
 
 def _after_commit(session: Session) -> None:
@@ -76,6 +86,7 @@ def _after_commit(session: Session) -> None:
     if pending is not None and pending.queues and not session.in_nested_transaction():
         with suppress(Exception):
             _send(pending)
+        pending.queues.clear()  # a class may be listened to with its base
 
 
 def _after_transaction_end(session: Session, transaction: SessionTransaction) -> None:
