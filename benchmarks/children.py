@@ -20,6 +20,7 @@ _PRELOADED: Final = [
     "benchmarks.cells.limits",
     "benchmarks.cells.producers",
     "benchmarks.cells.hints",
+    "benchmarks.cells.paired",
 ]
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(_PRELOADED)

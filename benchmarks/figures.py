@@ -75,6 +75,7 @@ _CPU: Final = (
     *(("orm", "bare"), ("core", "raw"), ("group", "bare"), ("core_group", "raw"), ("noop", "raw")),
     *(("batch", "raw_batch"), ("batch", "bare_batch")),
 )
+_PAIRED: Final = ("orm_paired", "core_paired")
 FIGURES: Final = (
     *(Figure(f"{cell}.jobs_per_s", cell) for cell in _RATED),
     *(Figure(*each) for each in _RATIOS),
@@ -82,6 +83,7 @@ FIGURES: Final = (
     *(Figure(f"{cell}.cpu_times_{limit}", cell, over=limit, value="cpu_us") for cell, limit in _CPU),
     Figure("held_snapshot.passing_of_normal", "held_snapshot", "no_snapshot", "passing_jobs_per_s"),
     *(Figure(f"pickup_ms.{each}", "pickup", value=f"{each}_ms") for each in ("p50", "p90", "p99")),
+    *(Figure(f"{cell}.{value}", cell, value=value) for cell in _PAIRED for value in ("of_bare", "job_us", "bare_us")),
     Figure("idle.cpu", "idle", value="cpu"),
     Figure("idle.transactions", "idle", value="transactions"),
 )

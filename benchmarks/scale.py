@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cells import drains, enqueues, hints, idle, others, pgbench, snapshot
+from benchmarks.cells import drains, enqueues, hints, idle, others, paired, pgbench, snapshot
 from benchmarks.rounds import Cell
 
 __all__ = ["FULL", "QUICK", "QUICK_CELLS", "Scale", "cells_of_peer", "our_cells"]
@@ -54,7 +54,7 @@ FULL: Final = Scale(
 
 
 QUICK_CELLS: Final = (
-    *("orm", "bare", "core", "raw", "async_orm", "group", "batch", "raw_batch", "bare_batch", "pickup"),
+    *("orm", "bare", "orm_paired", "core", "raw", "async_orm", "group", "batch", "raw_batch", "bare_batch", "pickup"),
     *("held_snapshot", "no_snapshot", "bulk_enqueue", "copy", "enqueue", "own_insert"),
 )
 """What a quick run measures: three rounds of more would take longer than two minutes."""
@@ -64,6 +64,7 @@ def our_cells(scale: Scale, concurrency: int) -> list[Cell]:
     """Everything but the peers."""
     return [
         *drains.cells(scale.drain_jobs, concurrency),
+        *paired.cells(scale.drain_jobs, concurrency),
         *pgbench.cells(scale.drain_jobs),
         *enqueues.cells(scale.enqueues),
         *hints.cells(2 * scale.enqueues),

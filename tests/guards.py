@@ -286,6 +286,13 @@ GUARDS = (
         f"{_CLOSING}::test_whoever_else_hears_of_a_commit_hears_of_it_before_it_is_sent",
     ),
     Guard(
+        "no other database is committed before the ack",
+        "worker/handling.py",
+        "            elif watch.elsewhere or not self._acknowledged",
+        "            elif not self._acknowledged",
+        f"{_CLOSING}::test_where_another_database_is_committed_too_the_ack_comes_before_both_commits",
+    ),
+    Guard(
         "a run that was given up begins no transaction",
         "worker/watch.py",
         "if given_up := next((run for run in self._runs if run.condemned), None):",

@@ -159,11 +159,11 @@ class Handling:
         if watch.disturbed and len(runs) > 1:
             raise CommitRefused(watch.expected, _DISTURBED)
         settled = fence_of(session).settled
-        self._acknowledge(session, [run for run in runs if run.job.id not in settled])
+        self._acknowledge(session, [run for run in runs if run.job.id not in settled], watch)
         session.commit()
 
-    def _acknowledge(self, session: Session, runs: Sequence[Run]) -> None:
-        """Flush first: the ack is the last statement before the commit."""
+    def _acknowledge(self, session: Session, runs: Sequence[Run], watch: Watch) -> None:
+        """Flush first: the ack is the last statement before the commit, and before any commit to another database."""
         jobs = JobSession(session, models=self.models, natural_keys_only=self.natural_keys_only, job_log=self.job_log)
         session.flush()
         for run in runs:
@@ -174,7 +174,7 @@ class Handling:
         for run in runs:
             if run.job.duplicate:
                 jobs.suppress(run.job)
-            elif not self._acknowledged_at_commit(session, run.job):
+            elif watch.elsewhere or not self._acknowledged_at_commit(session, run.job):
                 jobs.ack(run.job)
 
     def _acknowledged_at_commit(self, session: Session, job: ClaimedJob) -> bool:

@@ -78,6 +78,8 @@ class Watch:
         self.closed = False
         """True if the session was closed, and so undone, before the runs were committed or rolled back."""
         self._runs, self._home, self._idle_timeout, self._overheard = runs, home, idle_timeout, overheard
+        self.elsewhere = False
+        """True if the session has connections to other databases too, which it will commit in whatever order."""
         self._answered = False
         self.disturbed = False
         """True if something was undone that the runs had done: a transaction, or an object of the session."""
@@ -102,7 +104,10 @@ class Watch:
 
         Who ends a run from outside ends the server process that it is in. There was none if it came too early.
         """
-        if transaction.nested or connection.engine.pool is not self._home.pool:
+        if transaction.nested:
+            return
+        if connection.engine.pool is not self._home.pool:
+            self.elsewhere = True
             return
         for run in self._runs:
             run.open(connection.connection.driver_connection)

@@ -12,6 +12,7 @@ from benchmarks.cells.drains import Drain, drain
 from benchmarks.cells.hints import Notify, contend
 from benchmarks.cells.idle import idle
 from benchmarks.cells.neighbours import pickups_beside
+from benchmarks.cells.paired import paired
 from benchmarks.cells.workers import Plan
 from benchmarks.growth import figures_of
 from benchmarks.rounds import Sample, Series
@@ -25,6 +26,12 @@ _PLAN = Plan("core", 2)
 def test_the_bare_batches_make_every_effect_once(ready: Arena) -> None:
     how = Drain(limits.bare_batch, (300, 2, 10), seeded=False, dedup=False)
     assert drain(how, ready, 300).faults == ()
+
+
+def test_each_job_is_followed_by_one_bare_transaction_on_its_thread(ready: Arena) -> None:
+    sample = paired(_PLAN, ready, 200)
+    assert sample.faults == ()
+    assert 0 < sample.values["of_bare"] == pytest.approx(sample.values["bare_us"] / sample.values["job_us"])
 
 
 @pytest.mark.parametrize("notify", [Notify.AFTER_COMMIT, Notify.IN_TRANSACTION])

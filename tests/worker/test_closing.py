@@ -198,6 +198,26 @@ def test_whoever_else_hears_of_a_commit_hears_of_it_before_it_is_sent(
     assert left == [2, 1]
 
 
+def test_where_another_database_is_committed_too_the_ack_comes_before_both_commits(
+    tasks: TaskRegistry,
+    enqueue_three: Callable[[], object],
+    crew: Crew,
+    observer: Observer,
+    events: Events,
+    empty_database_url: str,
+) -> None:
+    @tasks.task(queue=QUEUE)
+    def write(session: Session, name: str) -> None:
+        session.add(Effect(name=name))
+        session.execute(text("SELECT 1"), bind_arguments={"bind": other})
+
+    other = create_engine(empty_database_url)
+    enqueue_three()
+    crew.drain(concurrency=1)
+    other.dispose()
+    assert (events.outcomes(), together(observer)) == (["done"] * 3, False)
+
+
 def test_an_error_of_the_commit_itself_is_recorded_as_what_it_is(
     declare: Declare, enqueue_three: Callable[[], list[EnqueuedJob]], crew: Crew, observer: Observer, events: Events
 ) -> None:
