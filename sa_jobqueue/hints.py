@@ -2,8 +2,9 @@
 
 NOTIFY inside the enqueuing transaction would take a lock of the whole database at its COMMIT, in which all committing
 writers line up. After the commit that is short: the COMMIT of a transaction that only notifies waits for no disk. Hints
-of one engine for one queue are at least ``DEBOUNCE`` seconds apart; a worker that hears one looks again so much later,
-so no job is left to its next poll. A hint that cannot be sent is forgotten: polling finds the job.
+of one engine for one queue are ``DEBOUNCE`` seconds apart, though a few may follow each other at once; a worker that
+hears one looks again so much later, so no job is left to its next poll. A hint that cannot be sent is forgotten:
+polling finds the job.
 
 ``create_engine(..., execution_options={"sa_jobqueue_hints": False})`` turns hints off.
 """
@@ -27,9 +28,10 @@ from sa_jobqueue.statements import hint
 if TYPE_CHECKING:
     from sqlalchemy.orm import SessionTransaction
 
-__all__ = ["DEBOUNCE", "hint_after_commit"]
+__all__ = ["DEBOUNCE", "Debounce", "hint_after_commit"]
 
 DEBOUNCE = 0.03
+_AT_ONCE = 3
 _KEY = _OPTION = "sa_jobqueue_hints"
 _MOST_QUEUES = 10_000
 
@@ -47,17 +49,21 @@ class _Pending:
 
 
 @dataclass(slots=True)
-class _Debounce:
-    """When a hint for each queue was last sent by way of one engine, on the monotonic clock."""
+class Debounce:
+    """Which hints of one engine to send: per queue one each ``DEBOUNCE`` seconds, and up to ``_AT_ONCE`` saved up.
 
-    sent: dict[str, float] = field(default_factory=dict)
+    ``evenly`` is when the next one would be due if they came evenly, on the monotonic clock (the generic cell rate
+    algorithm, ITU-T I.371). One that is held back is never later than ``DEBOUNCE`` after the last that was sent.
+    """
 
-    def due(self, queues: Iterable[str]) -> list[str]:
-        now = time.monotonic()
-        due = [queue for queue in queues if now - self.sent.get(queue, -DEBOUNCE) >= DEBOUNCE]
-        if len(self.sent) > _MOST_QUEUES:
-            self.sent.clear()
-        self.sent.update(dict.fromkeys(due, now))
+    evenly: dict[str, float] = field(default_factory=dict)
+
+    def due(self, queues: Iterable[str], now: float) -> list[str]:
+        """Those of the queues whose hints are sent now."""
+        due = [queue for queue in queues if now >= self.evenly.get(queue, now) - (_AT_ONCE - 1) * DEBOUNCE]
+        if len(self.evenly) > _MOST_QUEUES:
+            self.evenly.clear()
+        self.evenly.update({queue: max(now, self.evenly.get(queue, now)) + DEBOUNCE for queue in due})
         return due
 
 
@@ -101,7 +107,7 @@ def _send(pending: _Pending) -> None:
     debounce = _debounce(pending.connection)
     if debounce is None or driver.driver_connection.info.transaction_status is not TransactionStatus.IDLE:
         return
-    if due := debounce.due(pending.queues):
+    if due := debounce.due(pending.queues, time.monotonic()):
         _notify(driver.dbapi_connection, [(pending.channel, hint.mark(queue)) for queue in due])
 
 
@@ -117,12 +123,12 @@ def _notify(dbapi: Any, hints: list[tuple[str, str]]) -> None:
         dbapi.autocommit = before
 
 
-def _debounce(connection: Connection) -> _Debounce | None:
+def _debounce(connection: Connection) -> Debounce | None:
     """The memory of the connection's engine, kept in its options; None if they say no, or the driver is not psycopg."""
     if not connection.dialect.driver.startswith("psycopg"):
         return None
     known: Any = connection.engine.get_execution_options().get(_OPTION)
     if known is None:
-        known = _Debounce()
+        known = Debounce()
         connection.engine.update_execution_options(**{_OPTION: known})
     return known or None

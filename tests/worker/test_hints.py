@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from sa_jobqueue import AsyncJobSession, JobSession, Models, NewJob
+from sa_jobqueue.hints import Debounce
 from sa_jobqueue.observe import Listening, ListeningFailed, RunEnded, WorkerStarted
 from sa_jobqueue.statements import hint
 from sa_jobqueue.worker.line import line
@@ -143,6 +145,14 @@ def test_a_worker_listens_where_it_is_told_to(
     events.wait_for(Listening)
     enqueue("mark", {"name": "woken"})
     events.wait_for(RunEnded)
+
+
+def test_a_few_hints_follow_each_other_at_once_and_then_one_in_thirty_milliseconds() -> None:
+    debounce = Debounce()
+    sent = [ms for ms in range(1_000) if debounce.due(["q"], ms / 1_000)]
+    assert sent[:4] == [0, 1, 2, 30]
+    assert {later - earlier for earlier, later in pairwise(sent[3:])} <= {30, 31}  # of numbers with a binary fraction
+    assert debounce.due(["another"], 1.0) == ["another"]
 
 
 def test_a_thousand_jobs_of_one_transaction_are_one_hint(engine: Engine, notices: Notices) -> None:
