@@ -14,11 +14,13 @@ from functools import cache
 from typing import Any, cast
 
 import psycopg
+from psycopg.errors import error_from_result
+from psycopg.pq import ExecStatus
 from sqlalchemy import BigInteger, Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import psycopg as dialects
 
-__all__ = ["as_sent", "fetch", "in_autocommit", "is_listened_to", "on_driver", "send", "speaks_psycopg"]
+__all__ = ["as_sent", "fetch", "in_autocommit", "is_listened_to", "on_driver", "send", "speaks_psycopg", "tell"]
 
 _DRIVERS = frozenset({"psycopg", "psycopg_async"})
 
@@ -59,6 +61,19 @@ def on_driver(connection: Connection, sql: str, values: Any = None) -> Iterator[
         yield
     except psycopg.Error as error:
         connection._handle_dbapi_exception(error, sql, values, None, None)  # noqa: SLF001 - the only such thing
+
+
+def tell(driver: Any, message: bytes) -> None:
+    """Send SQL that answers no rows, in one call of libpq: the driver's own way lets Python's lock go three times.
+
+    ``driver`` is a psycopg connection, which raises what it would have raised itself; nothing interrupts the wait for
+    the answer but the end of the connection.
+    """
+    result = driver.pgconn.exec_(message)
+    if driver.closed:
+        raise psycopg.OperationalError(result.get_error_message())
+    if result.status != ExecStatus.COMMAND_OK:
+        raise error_from_result(result, encoding=driver.info.encoding)
 
 
 def is_listened_to(connection: Connection) -> bool:

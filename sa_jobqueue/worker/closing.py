@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.errors import InvalidTextRepresentation, error_from_result
-from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.errors import InvalidTextRepresentation
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8
 from sqlalchemy import Connection, Executable, RootTransaction, event
 
 from sa_jobqueue.errors import DuplicateEffect, LeaseLost
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.statements import settle
-from sa_jobqueue.wire import as_sent, in_autocommit, is_listened_to, on_driver, speaks_psycopg
+from sa_jobqueue.wire import as_sent, in_autocommit, is_listened_to, on_driver, speaks_psycopg, tell
 from sa_jobqueue.worker.backend import is_direct
 
 if TYPE_CHECKING:
@@ -117,9 +117,7 @@ class _Closing:
             driver.execute(sql, values, prepare=together or None)
             return
         begin = b"BEGIN; " if driver.pgconn.transaction_status == TransactionStatus.IDLE else b""
-        result = driver.pgconn.exec_(begin + self._message(name))
-        if result.status != ExecStatus.COMMAND_OK:
-            raise _error(driver, result)
+        tell(driver, begin + self._message(name))
 
     async def _say_async(self, sql: str, values: Any, driver: Any, *, together: bool) -> None:
         name = _prepared_as(driver, sql) if together else None
@@ -166,10 +164,3 @@ def _as_prepared(sql: str) -> tuple[bytes, tuple[int, int]]:
     """The driver's key for a statement: its SQL with numbered parameters, and their types."""
     numbered = sql.replace("%(for_id)s", "$1").replace("%(for_token)s", "$2")
     return numbered.encode(), (_BIGINT, _BIGINT)
-
-
-def _error(driver: Any, result: Any) -> psycopg.Error:
-    """What the driver would have raised: an error of the connection, if that broke, has no state of its own."""
-    if driver.closed:
-        return psycopg.OperationalError(result.get_error_message())
-    return error_from_result(result, encoding=driver.info.encoding)

@@ -67,12 +67,12 @@ class Control:
 
     def see(self, queues: Sequence[str]) -> list[Sight]:
         """Look at the queues."""
-        with self._statement() as connection:
+        with self.line.at_hand(self._statements) as connection:
             return exchange.see(connection, self.models, queues)
 
     def claim(self, queue: str, limit: int, leases: Mapping[str, float], behind: Place | None) -> list[ClaimedJob]:
         """Lease up to ``limit`` jobs; committed when this returns."""
-        with self._statement() as connection:
+        with self.line.at_hand(self._statements) as connection:
             return exchange.claim_ready(
                 connection, self.models, queue, limit=limit, leases=leases, worker=self.worker, behind=behind
             )

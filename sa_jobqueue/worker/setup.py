@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine, create_engine, make_url
-from sqlalchemy.pool import NullPool, QueuePool
 
 from sa_jobqueue.errors import WorkerMisconfigured
 from sa_jobqueue.models import Models
 from sa_jobqueue.tasks import Task, TaskRegistry
+from sa_jobqueue.worker.line import most_connections
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
@@ -106,12 +106,8 @@ def check_pool(home: Engine, concurrency: int) -> None:
     Raises:
         WorkerMisconfigured: names the number of connections that it takes.
     """
-    pool = home.pool
-    if isinstance(pool, NullPool):
-        return
-    overflow = getattr(pool, "_max_overflow", 0)
-    most = pool.size() + overflow if isinstance(pool, QueuePool) else 1
-    if overflow >= 0 and most < concurrency:
+    most = most_connections(home.pool)
+    if most < concurrency:
         msg = (
             f"{concurrency} handlers at a time need a pool of {concurrency} connections, and this engine's allows "
             f"{most}; raise pool_size or max_overflow, or lower the concurrency"

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, event
+from sqlalchemy import Connection, Engine, event
 
 __all__ = ["Watchdog"]
 
@@ -74,9 +74,10 @@ class Watchdog(threading.Thread):
             self.join()
 
     @contextmanager
-    def bounded(self) -> Iterator[None]:
-        """One transaction, on the thread that calls this, from the wait for its connection to its end."""
-        call = self._own.call = _Call(time.monotonic() + self._within)
+    def bounded(self, at_hand: Connection | None = None) -> Iterator[None]:
+        """One transaction, on the thread that calls this, from the wait for its connection, if none is at hand, on."""
+        known = None if at_hand is None else id(at_hand.connection.dbapi_connection)
+        call = self._own.call = _Call(time.monotonic() + self._within, known)
         with self._lock:
             self._calls.add(call)
         try:
