@@ -274,16 +274,9 @@ GUARDS = (
     Guard(
         "a transaction whose ack was refused is rolled back",
         "worker/closing.py",
-        "        connection.dialect.do_rollback(pooled)\n",
-        "        pass\n",
+        "            self.dialect.do_rollback(pooled)\n",
+        "            pass\n",
         f"{_CLOSING}::test_a_stale_token_commits_nothing_and_leaves_the_connection_fit_for_the_next_job",
-    ),
-    Guard(
-        "the COMMIT goes with the ack only where nobody else wants to hear of it",
-        "worker/closing.py",
-        "        together = alone and is_direct(connection)\n",
-        "        together = is_direct(connection)\n",
-        f"{_CLOSING}::test_whoever_else_hears_of_a_commit_hears_of_it_before_it_is_sent",
     ),
     Guard(
         "no other database is committed before the ack",
@@ -320,6 +313,14 @@ GUARDS = (
         "        self.closed = self.closed or not self._answered\n",
         "        pass\n",
         "tests/worker/test_bends.py::test_a_run_that_bends_the_fence_fails_leaves_nothing_and_the_worker_goes_on",
+    ),
+    Guard(
+        "a connection that goes back to its pool is none of its last run any more",
+        "worker/watch.py",
+        "record.info.pop(_KEY, None)\n",
+        "None\n",
+        "tests/worker/test_own_transactions.py"
+        "::test_whoever_gets_the_connection_that_a_handler_has_let_go_is_not_ended_with_its_run",
     ),
     Guard(
         "a heartbeat between a COMMIT and its answer takes the job for no loss",

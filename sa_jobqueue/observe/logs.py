@@ -62,12 +62,15 @@ def _(event: WorkerStopped) -> None:
 
 @log_event.register
 def _(event: RunStarted) -> None:
-    logger.debug("%s: %s begins", event.worker, _named(event.job))
+    if logger.isEnabledFor(logging.DEBUG):
+        logger.debug("%s: %s begins", event.worker, _named(event.job))
 
 
 @log_event.register
 def _(event: RunEnded) -> None:
     level = logging.INFO if event.outcome in _QUIET else logging.WARNING
+    if not logger.isEnabledFor(level):
+        return
     why = "" if event.error is None else f" ({_where(event.error)})"
     then = "" if event.retry_in is None else f", again in {event.retry_in.total_seconds():.1f} s"
     logger.log(

@@ -11,7 +11,7 @@ from typing import Any
 
 from psycopg import IsolationLevel
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, PoolProxiedConnection, text
 
 __all__ = ["backend_of", "is_direct"]
 
@@ -45,7 +45,7 @@ def backend_of(connection: Connection, idle_timeout: int) -> tuple[int, bool]:
     return pid, default in _SNAPSHOT if chosen is None else chosen in _CHOSEN_SNAPSHOT
 
 
-def is_direct(connection: Connection) -> bool:
+def is_direct(connection: Connection | PoolProxiedConnection) -> bool:
     """Whether nobody hands the connection's server process round; False where :func:`backend_of` could not tell."""
     return connection.info.get(_KEY) not in {None, _POOLED}
 

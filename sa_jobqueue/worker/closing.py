@@ -5,7 +5,7 @@ lost by not waiting between them, since the server does not go on in a message a
 effect that exists already is an error of this ack (``settle.ack_or_error``), so the COMMIT behind it is not reached.
 
 The message names the statement as the driver has prepared it. Where that cannot be (the first time on a connection,
-behind a pooler, if others want to be told of the COMMIT), the ack is sent alone, and the COMMIT follows as ever.
+behind a pooler), the ack is sent alone, and the COMMIT follows as ever.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ import psycopg
 from psycopg.errors import InvalidTextRepresentation
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.types.numeric import Int8
-from sqlalchemy import Connection, Executable, RootTransaction, event
+from sqlalchemy import Connection, Dialect, Executable, PoolProxiedConnection, RootTransaction
 
 from sa_jobqueue.errors import DuplicateEffect, LeaseLost
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.statements import settle
-from sa_jobqueue.wire import as_sent, in_autocommit, is_listened_to, on_driver, speaks_psycopg, tell
+from sa_jobqueue.wire import as_sent, in_autocommit, is_listened_to, speaks_psycopg, tell
 from sa_jobqueue.worker.backend import is_direct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy.orm import Session
 
     from sa_jobqueue.models import Models
@@ -53,17 +55,17 @@ def acknowledge_at_commit(
     statement = settle.ack_or_error(models, natural_keys_only=natural_keys_only, log=job_log)
     fence.follow(connection)
     fence.settle(job.id, "ack")
-    _hear_commits(connection)
-    _closings[connection] = _Closing(job, statement)
+    _take_part_in_commits(connection.dialect)
+    _closings[connection.connection] = _Closing(job, statement)
     return True
 
 
-_closings: WeakKeyDictionary[Connection, _Closing] = WeakKeyDictionary()
-"""What is to be said at the commit of each connection, which no other session will ever use."""
+_closings: WeakKeyDictionary[PoolProxiedConnection, _Closing] = WeakKeyDictionary()
+"""What is to be said at the commit of each connection; the pool hands the same one out under another object."""
 
 
 def _may_wait(connection: Connection) -> bool:
-    """Whether what is sent in the event of this connection's commit is the last before that commit."""
+    """Whether what is sent at this connection's commit is the last before that commit."""
     return (
         type(connection.get_transaction()) is RootTransaction
         and not connection.in_nested_transaction()
@@ -73,16 +75,38 @@ def _may_wait(connection: Connection) -> bool:
     )
 
 
-def _hear_commits(connection: Connection) -> None:
-    """For good: a handler that the worker has given up may come back, and commit, after the worker has ended."""
-    if not event.contains(connection.engine, "commit", _at_commit):
-        event.listen(connection.engine, "commit", _at_commit)
+def _take_part_in_commits(dialect: Dialect) -> None:
+    """For good: a handler that the worker has given up may come back, and commit, after the worker has ended.
+
+    Not by the engine's event: an engine with a listener asks who listens at each statement, of each connection anew.
+    """
+    if not isinstance(dialect.do_commit, _Commit):
+        dialect.do_commit = _Commit(dialect, dialect.do_commit)  # type: ignore[method-assign, assignment]  # of this one
 
 
-def _at_commit(connection: Connection) -> None:
-    closing = _closings.pop(connection, None)
-    if closing is not None:
-        closing.say(connection)
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """The COMMIT of a dialect, after everybody who listens was told of it, and the ack before it or in it."""
+
+    dialect: Dialect
+    commit: Callable[[PoolProxiedConnection], None]
+
+    def __call__(self, pooled: PoolProxiedConnection) -> None:
+        closing = _closings.pop(pooled, None)
+        if closing is None or not self._say(closing, pooled):
+            self.commit(pooled)
+
+    def _say(self, closing: _Closing, pooled: PoolProxiedConnection) -> bool:
+        try:
+            return closing.say(pooled, is_async=self.dialect.is_async)
+        except BaseException as error:  # noqa: BLE001 - it is raised again, or what it means
+            self._roll_back(pooled)
+            raise closing.meant_by(error) from None
+
+    def _roll_back(self, pooled: Any) -> None:
+        """SQLAlchemy sends no ROLLBACK after a commit that has failed: it takes the transaction for ended."""
+        if not pooled.driver_connection.closed:
+            self.dialect.do_rollback(pooled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,44 +116,36 @@ class _Closing:
     job: ClaimedJob
     statement: Executable
 
-    def say(self, connection: Connection) -> None:
-        """Acknowledge, and commit if possible; the driver finds nothing left to commit then."""
-        alone = len(connection.dispatch.commit) == 1
-        together = alone and is_direct(connection)
+    def say(self, pooled: Any, *, is_async: bool) -> bool:
+        """Acknowledge; the answer is whether that has committed too."""
         sql, values = as_sent(self.statement, {"for_id": Int8(self.job.id), "for_token": Int8(self.job.token)})
-        with on_driver(connection, sql, values):
-            try:
-                self._send(connection, sql, values, together=together)
-            except BaseException as error:  # noqa: BLE001 - it is raised again, or what it means
-                _roll_back(connection)
-                raise self._meant_by(error) from None
+        driver, together = pooled.dbapi_connection, is_direct(pooled)
+        if not is_async:
+            return self._say(sql, values, driver, together=together)
+        committed: bool = driver.run_async(partial(self._say_async, sql, values, together=together))
+        return committed
 
-    def _send(self, connection: Connection, sql: str, values: Any, *, together: bool) -> None:
-        pooled: Any = connection.connection
-        if connection.dialect.is_async:
-            pooled.dbapi_connection.run_async(partial(self._say_async, sql, values, together=together))
-        else:
-            self._say(sql, values, pooled.dbapi_connection, together=together)
-
-    def _say(self, sql: str, values: Any, driver: Any, *, together: bool) -> None:
+    def _say(self, sql: str, values: Any, driver: Any, *, together: bool) -> bool:
         name = _prepared_as(driver, sql) if together else None
         if name is None:
             driver.execute(sql, values, prepare=together or None)
-            return
+            return False
         begin = b"BEGIN; " if driver.pgconn.transaction_status == TransactionStatus.IDLE else b""
         tell(driver, begin + self._message(name))
+        return True
 
-    async def _say_async(self, sql: str, values: Any, driver: Any, *, together: bool) -> None:
+    async def _say_async(self, sql: str, values: Any, driver: Any, *, together: bool) -> bool:
         name = _prepared_as(driver, sql) if together else None
         if name is None:
             await driver.execute(sql, values, prepare=together or None)
-        else:
-            await driver.execute(self._message(name), prepare=False)
+            return False
+        await driver.execute(self._message(name), prepare=False)
+        return True
 
     def _message(self, name: bytes) -> bytes:
         return b'EXECUTE "%b" (%d, %d); COMMIT' % (name, self.job.id, self.job.token)
 
-    def _meant_by(self, error: BaseException) -> BaseException:
+    def meant_by(self, error: BaseException) -> BaseException:
         """In our words, what the server says by an invalid integer; else the error itself."""
         said = (error.diag.message_primary or "") if isinstance(error, InvalidTextRepresentation) else ""
         if settle.LOST in said:
@@ -137,13 +153,6 @@ class _Closing:
         if settle.DUPLICATE in said:
             return DuplicateEffect(self.job.id, self.job.dedup_scope, self.job.idempotency_key)
         return error
-
-
-def _roll_back(connection: Connection) -> None:
-    """SQLAlchemy sends no ROLLBACK after a commit that has failed: it takes the transaction for ended."""
-    pooled: Any = connection.connection
-    if not pooled.driver_connection.closed:
-        connection.dialect.do_rollback(pooled)
 
 
 def _prepared_as(driver: Any, sql: str) -> bytes | None:

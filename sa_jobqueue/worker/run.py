@@ -63,7 +63,8 @@ class Run:
     seconds: float | None = None
     _opening: float | None = None
     _driver: Any = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Reentrant: the garbage collector may give a connection back, and so detach a run, anywhere."""
 
     def begin(self) -> bool:
         """The handler's turn has come, perhaps anew; False if the run is not wanted any more."""

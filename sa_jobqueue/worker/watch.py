@@ -17,6 +17,7 @@ from sa_jobqueue.worker.verdict import is_aftermath
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import SessionTransaction
+    from sqlalchemy.pool import ConnectionPoolEntry
 
 __all__ = ["Overheard", "Watch", "follow", "listen"]
 
@@ -39,17 +40,17 @@ class Overheard:
         heard = list(engines)
         for engine in heard:
             event.listen(engine, "handle_error", self._remember)
-            event.listen(engine, "rollback", self._before_rollback)
+            event.listen(engine, "checkin", self._given_back)
         try:
             yield
         finally:
             for engine in heard:
                 event.remove(engine, "handle_error", self._remember)
-                event.remove(engine, "rollback", self._before_rollback)
+                event.remove(engine, "checkin", self._given_back)
 
     def belongs(self, connection: Connection, watch: Watch) -> None:
         """What happens on this connection, which no other session will ever use, is told to ``watch``."""
-        self._watches[connection] = watch
+        self._watches[connection] = connection.info[_KEY] = watch
 
     def _remember(self, context: ExceptionContext) -> None:
         watch = self._watches.get(context.connection) if context.connection is not None else None
@@ -57,9 +58,9 @@ class Overheard:
         if watch is not None and error is not None and not is_aftermath(error):
             watch.failed(error)
 
-    def _before_rollback(self, connection: Connection) -> None:
-        """A session that is closed rolls back too, but says so only when others may have its connection already."""
-        watch = self._watches.get(connection)
+    def _given_back(self, _driver: object, record: ConnectionPoolEntry) -> None:
+        """A session that is closed says so only when others may have its connection already."""
+        watch: Watch | None = record.info.pop(_KEY, None)
         if watch is not None:
             watch.detach()
 

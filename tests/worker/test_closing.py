@@ -198,6 +198,22 @@ def test_whoever_else_hears_of_a_commit_hears_of_it_before_it_is_sent(
     assert left == [2, 1]
 
 
+def test_an_ack_whose_commit_was_refused_is_not_made_up_for_by_the_next_commit_on_its_connection(
+    declare: Declare, enqueue: Callable[..., EnqueuedJob], crew: Crew, observer: Observer, own_engine: Engine
+) -> None:
+    def refuse(_session: object) -> None:
+        message = "not today"
+        raise ValueError(message)
+
+    declare(lambda session: event.listen(session, "before_commit", refuse))
+    for name in ("first", "second"):
+        enqueue("write", {"name": name}, max_attempts=1)
+    crew.drain(concurrency=1)
+    with own_engine.begin() as connection:
+        connection.execute(text("INSERT INTO effect (name) VALUES ('else')"))
+    assert observer.effects() == ["first", "else"]
+
+
 def test_where_another_database_is_committed_too_the_ack_comes_before_both_commits(
     tasks: TaskRegistry,
     enqueue_three: Callable[[], object],

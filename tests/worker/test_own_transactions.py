@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
+from sqlalchemy.orm import sessionmaker as session_factory
 
 from sa_jobqueue import CommitRefused, JobSession, current_job
+from sa_jobqueue.observe import LeaseWasLost
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
+from tests.waiting import wait_until
 from tests.worker.dead import only_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy.orm import Session
+    from sqlalchemy import Engine
 
     from sa_jobqueue import EnqueuedJob, TaskRegistry
     from tests.behaviour.observer import Observer
@@ -92,6 +99,40 @@ def test_a_handler_that_closes_its_session_fails_rather_than_lose_its_work_silen
     job = enqueue("close", max_attempts=1)
     crew.drain()
     assert "the handler closed its session, which undid what it had changed" in only_error(observer, job)
+
+
+@pytest.mark.parametrize("let_go", [Session.close, Session.rollback, Session.invalidate], ids=lambda act: act.__name__)
+def test_whoever_gets_the_connection_that_a_handler_has_let_go_is_not_ended_with_its_run(
+    let_go: Callable[[Session], None],
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    observer: Observer,
+    events: Events,
+) -> None:
+    has_let_go, go_on = Event(), Event()
+
+    @tasks.task(queue=QUEUE, visibility_timeout=1.5)
+    def linger(session: Session) -> None:
+        session.execute(text("SELECT 1"))
+        let_go(session)
+        has_let_go.set()
+        go_on.wait(30)
+
+    home = create_engine(engine.url, pool_size=1, max_overflow=0)
+    job = enqueue("linger")
+    before = set(threading.enumerate())
+    worker = crew.start(sessionmaker=session_factory(home), concurrency=1, grace=0)
+    assert has_let_go.wait(20)
+    with home.connect() as another:
+        observer.all("UPDATE jobqueue_job SET token = token + 1, queue = 'heirs' WHERE id = :id", id=job.id)
+        events.wait_for(LeaseWasLost)
+        assert another.scalar(text("SELECT 1")) == 1
+    go_on.set()
+    worker.stop()
+    wait_until(lambda: set(threading.enumerate()) <= before, what="the worker's threads to end")
+    home.dispose()
 
 
 def test_a_handler_that_rolls_back_and_begins_anew_is_done_with_what_came_after(
