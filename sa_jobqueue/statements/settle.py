@@ -79,7 +79,7 @@ def ack_many(models: Models, *, natural_keys_only: bool = False, log: bool = Fal
     """
     given = _given(ids=BigInteger, tokens=BigInteger)
     mine = _owned_together(models.table(models.job), given)
-    return _acked(models, mine, natural_keys_only=natural_keys_only, log=log)
+    return _acked(models, mine, natural_keys_only=natural_keys_only, log=log, several=True)
 
 
 @cache
@@ -99,24 +99,30 @@ def ack_or_error(models: Models, *, natural_keys_only: bool = False, log: bool =
     return _logged(models, select(cast(refused, Integer).label("refused")), done, Outcome.DONE, log=log)
 
 
-def _acked(models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool) -> Select[Any]:
-    done, written = _done(models, owned, natural_keys_only=natural_keys_only, log=log)
+def _acked(
+    models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool, several: bool = False
+) -> Select[Any]:
+    done, written = _done(models, owned, natural_keys_only=natural_keys_only, log=log, several=several)
     fresh = done.c.id.in_(select(written.c.job_id))
     answer = select(done.c.id, case((fresh, done.c.id), else_=_holder(models, done)).label("holder"))
     return _logged(models, answer, done, Outcome.DONE, log=log)
 
 
-def _done(models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool) -> tuple[CTE, CTE]:
-    """The jobs that are deleted, and the dedup rows that are written for them."""
+def _done(
+    models: Models, owned: ColumnElement[bool], *, natural_keys_only: bool, log: bool, several: bool = False
+) -> tuple[CTE, CTE]:
+    """The jobs that are deleted, and the dedup rows that are written for them, ``several`` in the order of keys."""
     done = _removed(models, owned, *_ACKED, *(_LOGGED if log else ()))
     effects = models.table(models.dedup_key)
     key = _effect_key(done)
     wanted = select(done.c.task, key, done.c.id)
     if natural_keys_only:
         wanted = wanted.where(done.c.dedup_key.is_not(None))
+    if several:
+        wanted = wanted.order_by(done.c.task, key)
     written = (
         upsert(effects)
-        .from_select(["scope", "key", "job_id"], wanted.order_by(done.c.task, key))
+        .from_select(["scope", "key", "job_id"], wanted)
         .on_conflict_do_nothing()
         .returning(effects.c.job_id)
         .cte("written")

@@ -8,7 +8,6 @@ WITH gone AS (
   SELECT gone.task AS task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT)) AS coalesce_1, gone.id
       AS id
   FROM gone
-  ORDER BY gone.task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT))
   ON CONFLICT DO NOTHING
   RETURNING jobqueue_dedup_key.job_id
 )

@@ -17,7 +17,6 @@ WITH gone AS (
       AS id
   FROM gone
   WHERE gone.dedup_key IS NOT NULL
-  ORDER BY gone.task, coalesce(gone.dedup_key, 'job#' || CAST(gone.id AS TEXT))
   ON CONFLICT DO NOTHING
   RETURNING jobqueue_dedup_key.job_id
 )
