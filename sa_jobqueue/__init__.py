@@ -15,6 +15,7 @@ from sa_jobqueue.errors import (
     InvalidPayload,
     JobQueueError,
     LeaseLost,
+    PruneUnfinished,
     RejectJob,
     SchemaMismatch,
     SnoozeJob,
@@ -23,6 +24,7 @@ from sa_jobqueue.errors import (
     WorkerMisconfigured,
 )
 from sa_jobqueue.models import DeadLetter, DedupKey, Job, JobLog, Models, metadata
+from sa_jobqueue.retention import Pruned, Retention
 from sa_jobqueue.session import JobSession
 from sa_jobqueue.states import DeathReason, State
 from sa_jobqueue.tasks import Task, TaskRegistry, current_job
@@ -53,9 +55,12 @@ __all__ = [
     "LeaseLost",
     "Models",
     "NewJob",
+    "PruneUnfinished",
+    "Pruned",
     "QueueStats",
     "Redriven",
     "RejectJob",
+    "Retention",
     "SchemaMismatch",
     "SnoozeJob",
     "State",

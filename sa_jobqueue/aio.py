@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sa_jobqueue.models import Models
+from sa_jobqueue.retention import PRUNE_LIMIT, Pruned, Retention
 from sa_jobqueue.session import DEFAULT_VISIBILITY_TIMEOUT, JobSession
 from sa_jobqueue.values import (
     DEFAULT_MAX_ATTEMPTS,
@@ -159,6 +160,10 @@ class AsyncJobSession:
     async def cancel(self, job_id: int, *, reason: str = "cancelled by an operator", keep: bool = True) -> bool:
         """See :meth:`JobSession.cancel`."""
         return await self._run(lambda jobs: jobs.cancel(job_id, reason=reason, keep=keep))
+
+    async def prune(self, retention: Retention, *, limit: int = PRUNE_LIMIT, behind: Pruned | None = None) -> Pruned:
+        """See :meth:`JobSession.prune`."""
+        return await self._run(lambda jobs: jobs.prune(retention, limit=limit, behind=behind))
 
     async def stats(self, *, window: timedelta = timedelta(minutes=5)) -> list[QueueStats]:
         """See :meth:`JobSession.stats`."""

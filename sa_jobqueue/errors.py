@@ -11,6 +11,7 @@
     ├── UnsupportedDatabase       not PostgreSQL, or an isolation level that cannot hold a lock
     ├── SchemaMismatch            our tables are missing, or are of another release
     ├── MigrationBlocked          a table lock was not to be had in time; nothing was changed
+    ├── PruneUnfinished           some tables could not be pruned to the end; what was committed stays
     ├── UnknownTask               (also a LookupError) no handler of that name is registered
     ├── ArgumentsMismatch         the stored arguments do not fit the handler's signature
     ├── TimeLimitExceeded         a run was ended from outside
@@ -22,7 +23,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "JobQueueError",
     "LeaseLost",
     "MigrationBlocked",
+    "PruneUnfinished",
     "RejectJob",
     "SchemaMismatch",
     "SnapshotOutlivedLease",
@@ -107,6 +109,18 @@ class SchemaMismatch(JobQueueError):
 
 class MigrationBlocked(JobQueueError):
     """A lock was not to be had in time; nothing was changed, and the migration can simply be run again."""
+
+
+class PruneUnfinished(JobQueueError):
+    """Some tables were not pruned to the end; ``counts`` is what was, and ``errors`` the last error, by name."""
+
+    def __init__(self, counts: Mapping[str, int], errors: Mapping[str, Exception]) -> None:
+        self.counts, self.errors = dict(counts), dict(errors)
+        said = "; ".join(f"{what}: {getattr(error, 'orig', error)}" for what, error in self.errors.items())
+        super().__init__(
+            f"{sum(self.counts.values())} rows are pruned and stay so, but not all that are too old ({said}). "
+            f"Prune again later; if it ends in the same way, give a smaller limit, or more time to its statements."
+        )
 
 
 class UnknownTask(JobQueueError, LookupError):

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
 
 from sa_jobqueue.models import Models
-from sa_jobqueue.statements import claim, lease, look, settle, sweep
+from sa_jobqueue.retention import Place as PrunePlace
+from sa_jobqueue.statements import claim, lease, look, prune, settle, sweep
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
 from sa_jobqueue.wire import fetch, send
 
-__all__ = ["Place", "Sight", "claim_ready", "extend", "release_many", "release_unanswered", "see", "sweep_queue"]
+__all__ = [
+    "Place",
+    "Sight",
+    "claim_ready",
+    "extend",
+    "first_place",
+    "prune_piece",
+    "release_many",
+    "release_unanswered",
+    "see",
+    "sweep_queue",
+]
+
+_ROWS_OF_A_PAGE = 50
+"""So many are to be expected, which makes the pages of a piece; a piece with more of them takes several batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +128,27 @@ def release_unanswered(
     ids, tokens, sinces = (list(column) for column in zip(*rows, strict=True))
     released = settle.release_many(models, log=log)
     return len(fetch(connection, released, {"ids": ids, "tokens": tokens, "sinces": sinces}))
+
+
+def first_place(what: str) -> PrunePlace:
+    """Where the walk over one kind of rows begins."""
+    return "(0,0)" if what in prune.BY_PAGES else datetime.min.replace(tzinfo=UTC)
+
+
+def prune_piece(
+    connection: Connection, models: Models, what: str, age: timedelta, limit: int, place: PrunePlace
+) -> tuple[int, PrunePlace | None]:
+    """Delete what is older than ``age`` in the next piece; says how many, and where to go on (None: at the end)."""
+    given: dict[str, Any] = {"age": age, "limit": limit}
+    if what in prune.BY_INDEX:
+        row = send(connection, prune.BY_INDEX[what](models), given | {"since": place}).one()
+        return row.pruned, row.last if row.seen == limit else None
+    end = _page(place) + max(1, limit // _ROWS_OF_A_PAGE)
+    row = send(connection, prune.BY_PAGES[what](models), given | {"behind": place, "before": f"({end},0)"}).one()
+    if row.seen == limit:
+        return row.pruned, row.last
+    return row.pruned, f"({end},0)" if end < row.pages else None
+
+
+def _page(place: PrunePlace) -> int:
+    return int(str(place).strip("()").partition(",")[0])

@@ -17,6 +17,7 @@ from sa_jobqueue.fence import Fence, fence_of
 from sa_jobqueue.hints import hint_after_commit
 from sa_jobqueue.models import Models
 from sa_jobqueue.payload import clean_text
+from sa_jobqueue.retention import PRUNE_LIMIT, Place, Pruned, Retention, check_limit
 from sa_jobqueue.statements import claim, operate, rollup, settle, sweep
 from sa_jobqueue.states import DeathReason, State
 from sa_jobqueue.values import (
@@ -309,6 +310,26 @@ class JobSession:
         """
         given = {"for_id": job_id} | ({"error": _error_text(reason)} if keep else {})
         return self._locking(operate.cancel(self._models, keep=keep), given).first() is not None
+
+    def prune(self, retention: Retention, *, limit: int = PRUNE_LIMIT, behind: Pruned | None = None) -> Pruned:
+        """Delete what is older than ``retention`` says, in one bounded piece of each table that it names.
+
+        A piece is up to ``limit`` rows that are old enough. Commit, then hand the answer over as ``behind`` to go on,
+        until its ``more`` is False. Rows that others hold are skipped, so any number may prune at once. Until the
+        commit, an ack or ``once`` of a key that is being deleted waits. :func:`sa_jobqueue.pruning.prune` does it all.
+
+        Raises:
+            InvalidArgument: ``limit`` is out of range.
+        """
+        check_limit(limit)
+        connection, counts = self._lockable(), dict[str, int]()
+        places = dict[str, Place]()
+        for what, age in retention.ages.items():
+            place = exchange.first_place(what) if behind is None else behind.places.get(what)
+            if place is not None:
+                counts[what], rest = exchange.prune_piece(connection, self._models, what, age, limit, place)
+                places |= {} if rest is None else {what: rest}
+        return Pruned(**counts, places=places)
 
     def stats(self, *, window: timedelta = timedelta(minutes=5)) -> list[QueueStats]:
         """Counts per queue, and what ran within ``window``: throughput, re-queues, p50 and p99 of the run time."""

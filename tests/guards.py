@@ -54,6 +54,7 @@ _GROUPS = "tests/worker/test_group_commit.py"
 _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
 _CLOSING = "tests/worker/test_closing.py"
+_PRUNE = "tests/behaviour/test_prune.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
 _ROSTER = "tests/worker/test_roster.py"
 
@@ -99,6 +100,41 @@ GUARDS = (
         "skip_locked=True, ",
         "",
         "tests/behaviour/test_lease.py::test_a_job_that_is_being_settled_is_neither_waited_for_nor_called_lost",
+    ),
+    Guard(
+        "SKIP LOCKED in a prune",
+        "statements/prune.py",
+        ".with_for_update(skip_locked=True)",
+        ".with_for_update()",
+        f"{_PRUNE}::test_two_prunes_at_once_take_other_rows_and_neither_waits",
+    ),
+    Guard(
+        "a prune keeps the key that a live job has",
+        "statements/prune.py",
+        "union_all(live, buried)",
+        "buried",
+        f"{_PRUNE}::test_the_key_of_a_redelivery_that_came_in_time_is_kept_until_it_is_done",
+    ),
+    Guard(
+        "a prune keeps the key that an open dead letter has",
+        "statements/prune.py",
+        "union_all(live, buried)",
+        "live",
+        f"{_PRUNE}::test_the_key_of_a_dead_letter_that_may_be_redriven_is_kept",
+    ),
+    Guard(
+        "a prune reckons ages as of the snapshot",
+        "statements/prune.py",
+        "func.transaction_timestamp(",
+        "func.statement_timestamp(",
+        f"{_PRUNE}::test_a_snapshot_that_does_not_show_a_redelivery_does_not_cost_it_its_key",
+    ),
+    Guard(
+        "a prune walks the heap in its order",
+        "statements/prune.py",
+        "    return rows.order_by(_place())\n",
+        "    return rows\n",
+        f"{_PRUNE}::test_a_plan_that_comes_by_an_index_passes_no_row_over",
     ),
     Guard(
         "commit guard",

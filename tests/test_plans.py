@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.orm import Session
 
-from sa_jobqueue import ClaimedJob, JobSession, Models, exchange
+from sa_jobqueue import ClaimedJob, JobSession, Models, Pruned, Retention, exchange
 from sa_jobqueue.exchange import Place
 from sa_jobqueue.statements import settle
 from sa_jobqueue.wire import send
@@ -37,7 +37,26 @@ FROM (VALUES ('other', 'queued', interval '-1 hour', 200000), ('main', 'schedule
              ('main', 'queued', interval '-1 minute', 20), ('main', 'claimed', interval '-1 second', 5))
      AS kinds (queue, status, due, count), generate_series(1, count) AS n;
 INSERT INTO jobqueue_dedup_key (scope, key, job_id) SELECT 't', 'key ' || n, n FROM generate_series(1, 200000) AS n;
+INSERT INTO jobqueue_dedup_key (scope, key, created_at)
+SELECT 't', 'old ' || n, now() - interval '60 days' FROM generate_series(1, 20000) AS n;
+INSERT INTO jobqueue_job_log (job_id, queue, task, attempt, outcome, enqueued_at, finished_at)
+SELECT n, 'q', 't', 1, 'done', now(), now() - n * interval '1 minute' FROM generate_series(1, 50000) AS n;
+INSERT INTO jobqueue_rollup (minute, queue, task, metric, bucket, count)
+SELECT now() - n * interval '1 minute', 'q', 't', 'done', -1, 1 FROM generate_series(1, 50000) AS n;
+INSERT INTO jobqueue_dead_letter (job_id, queue, task, priority, attempt, max_attempts, token, enqueued_at, reason,
+                                  died_at, redriven_at)
+SELECT n, 'q', 't', 0, 1, 1, 1, now(), 'failed', now() - interval '60 days',
+       CASE WHEN n % 2 = 0 THEN now() - interval '60 days' END FROM generate_series(1, 50000) AS n;
 """
+PRUNED = {
+    "dedup_keys": ("jobqueue_dedup_key", "Tid Range Scan", None),
+    "open_dead_letters": ("jobqueue_dead_letter", "Tid Range Scan", None),
+    "redriven_dead_letters": ("jobqueue_dead_letter", "Tid Range Scan", None),
+    "job_log": ("jobqueue_job_log", "Index Scan", "ix_jobqueue_job_log_finished"),
+    "rollup": ("jobqueue_rollup", "Index Scan", "pk_jobqueue_rollup"),
+}
+"""By which scan old rows are found. What is found is deleted by its place in the heap."""
+MONTH = timedelta(days=30)
 READY, DUE, KEY = "ix_jobqueue_job_ready", "ix_jobqueue_job_due", "pk_jobqueue_job"
 JOBS = "jobqueue_job"
 MANY = 500
@@ -177,6 +196,38 @@ def test_a_claim_of_many_jobs_passes_each_of_them_once(
     nodes = _explained(statement, mode, crowded)
     assert nodes[0]["Actual Rows"] == MANY
     assert max(map(_rows_passed, nodes)) <= 2 * MANY
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
+@pytest.mark.parametrize("what", PRUNED)
+def test_a_batch_of_a_prune_reads_a_bounded_piece_of_its_table(
+    what: str, mode: str, crowded: Engine, owned: ClaimedJob
+) -> None:
+    table, scan, index = PRUNED[what]
+    retention = Retention(**{what: MONTH})
+    (statement,) = _sent_by(lambda jobs, _: jobs.prune(retention, limit=MANY), crowded, owned)
+    reads = [node for node in _explained(statement, mode, crowded) if node.get("Relation Name") == table]
+    kinds = {(node["Node Type"], node.get("Index Name")) for node in reads if node["Node Type"] != "ModifyTable"}
+    assert kinds - {("Tid Scan", None)} == {(scan, index)}
+    assert max(map(_rows_passed, reads)) <= 5 * MANY
+
+
+@pytest.mark.parametrize("mode", ["force_generic_plan", "auto"])
+@pytest.mark.parametrize(("place", "times"), [("(0,0)", 0), ("last", 1)], ids=["of young keys", "of old keys"])
+def test_a_batch_of_keys_reads_live_jobs_once_and_only_if_some_are_old(
+    place: str, times: int, mode: str, crowded: Engine, owned: ClaimedJob
+) -> None:
+    at = _last_key(crowded) if place == "last" else place
+    retention, behind = Retention(dedup_keys=MONTH), Pruned(places={"dedup_keys": at})
+    (statement,) = _sent_by(lambda jobs, _: jobs.prune(retention, limit=MANY, behind=behind), crowded, owned)
+    reads = [node for node in _explained(statement, mode, crowded) if node.get("Relation Name") == JOBS]
+    assert sum(node["Actual Loops"] for node in reads) == times
+
+
+def _last_key(engine: Engine) -> str:
+    """The place of an old key before the last ones."""
+    with engine.connect() as connection:
+        return connection.scalar(text("SELECT ctid::text FROM jobqueue_dedup_key WHERE key = 'old 15000'"))
 
 
 def _sent_by(work: Callable[[JobSession, ClaimedJob], object], engine: Engine, job: ClaimedJob) -> list[Statement]:

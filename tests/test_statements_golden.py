@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.dialects.postgresql import psycopg
 
 from sa_jobqueue import Models
-from sa_jobqueue.statements import claim, enqueue, lease, look, operate, rollup, settle, sweep
+from sa_jobqueue.statements import claim, enqueue, lease, look, operate, prune, rollup, settle, sweep
 from sa_jobqueue.states import DeathReason, State
 from tests.sql_layout import laid_out
 
@@ -58,6 +58,7 @@ STATEMENTS: dict[str, Executable] = {
     "buried": operate.buried(MODELS),
     "rollup_add": rollup.add(MODELS),
     "rollup_window": rollup.window(MODELS),
+    **{f"prune_{what}": build(MODELS) for what, build in (prune.BY_PAGES | prune.BY_INDEX).items()},
 }
 
 

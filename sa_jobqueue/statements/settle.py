@@ -46,6 +46,7 @@ __all__ = [
     "ack_many",
     "ack_or_error",
     "bury",
+    "effect_key",
     "once",
     "release",
     "release_many",
@@ -114,7 +115,7 @@ def _done(
     """The jobs that are deleted, and the dedup rows that are written for them, ``several`` in the order of keys."""
     done = _removed(models, owned, *_ACKED, *(_LOGGED if log else ()))
     effects = models.table(models.dedup_key)
-    key = _effect_key(done)
+    key = effect_key(done)
     wanted = select(done.c.task, key, done.c.id)
     if natural_keys_only:
         wanted = wanted.where(done.c.dedup_key.is_not(None))
@@ -133,7 +134,7 @@ def _done(
 def _holder(models: Models, done: CTE) -> Any:
     """The job that has written the dedup row of a job in ``done``."""
     effects = models.table(models.dedup_key)
-    of_job = effects.c.scope == done.c.task, effects.c.key == _effect_key(done)
+    of_job = effects.c.scope == done.c.task, effects.c.key == effect_key(done)
     return select(effects.c.job_id).where(*of_job).scalar_subquery()
 
 
@@ -141,7 +142,7 @@ def _holder(models: Models, done: CTE) -> Any:
 def suppress(models: Models, *, log: bool = False) -> Select[Any]:
     """Delete a job whose effect exists already; if it does not (``exists`` false), the job is left alone."""
     job, effects = models.table(models.job), models.table(models.dedup_key)
-    known = exists().where(effects.c.scope == job.c.task, effects.c.key == _effect_key(job)).label("exists")
+    known = exists().where(effects.c.scope == job.c.task, effects.c.key == effect_key(job)).label("exists")
     before = _locked(job, owned(job), known)
     gone = delete(job).where(job.c.id == before.c.id, before.c.exists).returning(*job.c).cte("gone")
     runs = select(*before.c).where(before.c.exists).subquery("runs")
@@ -260,8 +261,9 @@ def _attempt_back(job: Table) -> ColumnElement[int]:
     return func.greatest(job.c.attempt - 1, 0)
 
 
-def _effect_key(done: FromClause) -> ColumnElement[str]:
-    return func.coalesce(done.c.dedup_key, text_literal(OWN_KEY_PREFIX) + cast(done.c.id, Text))
+def effect_key(rows: FromClause, job_id: str = "id") -> ColumnElement[str]:
+    """The key of each row's dedup row: its natural one, or the job's own; ``job_id`` names the column of the job."""
+    return func.coalesce(rows.c.dedup_key, text_literal(OWN_KEY_PREFIX) + cast(rows.c[job_id], Text))
 
 
 def _logged(models: Models, answer: Select[Any], runs: FromClause, outcome: Outcome, *, log: bool) -> Select[Any]:

@@ -1,0 +1,28 @@
+WITH aged AS MATERIALIZED (
+  SELECT ctid AS place, jobqueue_job_log.finished_at AS at
+  FROM jobqueue_job_log
+  WHERE jobqueue_job_log.finished_at < transaction_timestamp() - CAST(:age AS INTERVAL) AND
+      jobqueue_job_log.finished_at >= :since::TIMESTAMP WITH TIME ZONE
+  ORDER BY jobqueue_job_log.finished_at
+  LIMIT __[POSTCOMPILE_limit]
+  FOR UPDATE SKIP LOCKED
+), gone AS (
+  DELETE FROM jobqueue_job_log
+  WHERE ctid = any(array(
+    (
+      SELECT aged.place
+      FROM aged
+    )
+  ))
+  RETURNING 1 AS one
+)
+SELECT (
+  SELECT count(*) AS count_1
+  FROM gone
+) AS pruned, (
+  SELECT count(*) AS count_2
+  FROM aged
+) AS seen, (
+  SELECT max(aged.at) AS max_1
+  FROM aged
+) AS last
