@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from sa_jobqueue.cli import chaos, dead, doctor, enqueue, jobs, migrate, stats, top, worker
+from sa_jobqueue.cli import chaos, dead, doctor, enqueue, jobs, migrate, prune, stats, top, worker
 from sa_jobqueue.cli.demo.command import demo
 
 __all__ = ["app"]
@@ -22,6 +22,7 @@ app.command()(stats.stats)
 app.command()(top.top)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
+app.command()(prune.prune)
 app.command()(chaos.chaos)
 app.command()(doctor.doctor)
 app.command()(migrate.migrate)

@@ -63,8 +63,9 @@ class _Pages(ColumnElement[int]):
 
 @compiles(_Pages)
 def _compile_pages(element: _Pages, compiler: Any, **_: Any) -> str:
-    name = compiler.preparer.format_table(element.table).replace("'", "''")
-    return f"pg_relation_size('{name}'::regclass) / current_setting('block_size')::int"
+    """Between dollars: a schema that is put in later may have quotes."""
+    name = compiler.preparer.format_table(element.table)
+    return f"pg_relation_size($name${name}$name$::regclass) / current_setting('block_size')::int"
 
 
 @cache

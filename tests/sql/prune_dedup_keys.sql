@@ -46,4 +46,5 @@ SELECT (
 ) AS seen, (
   SELECT CAST(max(aged.place) AS TEXT) AS max_1
   FROM aged
-) AS last, pg_relation_size('jobqueue_dedup_key'::regclass) / current_setting('block_size') ::int AS pages
+) AS last, pg_relation_size($name$jobqueue_dedup_key$name$::regclass) / current_setting('block_size') ::int AS
+    pages

@@ -25,4 +25,5 @@ SELECT (
 ) AS seen, (
   SELECT CAST(max(aged.place) AS TEXT) AS max_1
   FROM aged
-) AS last, pg_relation_size('jobqueue_dead_letter'::regclass) / current_setting('block_size') ::int AS pages
+) AS last, pg_relation_size($name$jobqueue_dead_letter$name$::regclass) / current_setting('block_size') ::int
+    AS pages
