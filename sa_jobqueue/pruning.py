@@ -56,7 +56,7 @@ def prune(
 
 
 class _Walk:
-    """The prune of one kind of rows: batch after batch, each committed, smaller ones after a failure."""
+    """The prune of one kind of rows: batch after batch, each committed; after a failure all are smaller."""
 
     def __init__(self, new_session: Sessions, what: str, age: timedelta, limit: int, models: Models | None) -> None:
         only: dict[str, Any] = {what: age}
@@ -69,16 +69,17 @@ class _Walk:
         failures = 0
         while self._last is None or self._last.more:
             try:
-                self._batch(max(1, self._limit // _SMALLER**failures))
+                self._batch()
+                failures = 0
             except DBAPIError:
                 failures += 1
+                self._limit = max(1, self._limit // _SMALLER)
                 if failures == _FAILURES_IN_A_ROW:
                     raise
-            else:
-                failures = max(0, failures - 1)
 
-    def _batch(self, limit: int) -> None:
+    def _batch(self) -> None:
         with self._new_session() as session, session.begin():
-            last = JobSession(session, models=self._models).prune(self._retention, limit=limit, behind=self._last)
+            jobs = JobSession(session, models=self._models)
+            last = jobs.prune(self._retention, limit=self._limit, behind=self._last)
         self._last = last
         self.pruned += last

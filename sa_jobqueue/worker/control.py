@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.orm import Session
 
 from sa_jobqueue import exchange
+from sa_jobqueue.errors import InvalidArgument
 from sa_jobqueue.exchange import Place, Sight
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
@@ -163,8 +164,7 @@ def settle_verdict(jobs: JobSession, job: ClaimedJob, verdict: Verdict) -> Outco
     """Record a verdict through any session: the worker's own, or that of a test which drains its queue."""
     error = verdict.ending if verdict.error is None else verdict.error
     if verdict.ending is Ending.DUPLICATE:
-        jobs.suppress(job)
-        return Outcome.DUPLICATE
+        return _suppress(jobs, job)
     if verdict.ending is Ending.RELEASE:
         jobs.release(job)
         return Outcome.RELEASED
@@ -176,3 +176,13 @@ def settle_verdict(jobs: JobSession, job: ClaimedJob, verdict: Verdict) -> Outco
         return Outcome.DEAD
     failed = jobs.fail(job, error, retry_in=verdict.delay)
     return Outcome.DEAD if failed.dead else Outcome.RETRIED
+
+
+def _suppress(jobs: JobSession, job: ClaimedJob) -> Outcome:
+    """If a prune has taken the effect away meanwhile, the job runs again, and is no duplicate then."""
+    try:
+        jobs.suppress(job)
+    except InvalidArgument:
+        jobs.snooze(job, 0)
+        return Outcome.SNOOZED
+    return Outcome.DUPLICATE

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from sqlalchemy.orm import Session
 
-from sa_jobqueue.errors import CommitRefused, JobQueueError
+from sa_jobqueue.errors import CommitRefused, InvalidArgument, JobQueueError, SnoozeJob
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
@@ -173,7 +173,7 @@ class Handling:
             return
         for run in runs:
             if run.job.duplicate:
-                jobs.suppress(run.job)
+                _suppress(jobs, run.job)
             elif watch.elsewhere or not self._acknowledged_at_commit(session, run.job):
                 jobs.ack(run.job)
 
@@ -181,6 +181,14 @@ class Handling:
         return acknowledge_at_commit(
             session, self.models, job, natural_keys_only=self.natural_keys_only, job_log=self.job_log
         )
+
+
+def _suppress(jobs: JobSession, job: ClaimedJob) -> None:
+    """If a prune has taken the effect away since the claim, the job comes back at once, and is no duplicate then."""
+    try:
+        jobs.suppress(job)
+    except InvalidArgument as no_effect:
+        raise SnoozeJob(0) from no_effect
 
 
 def _is_batch(runs: Sequence[Run]) -> bool:
