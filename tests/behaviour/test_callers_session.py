@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Engine, ForeignKey, create_engine, event
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship, scoped_session, sessionmaker
 from sqlalchemy.schema import CreateSchema
 
-from sa_jobqueue import Job, JobSession, Models, NewJob, UnsupportedDatabase
+from sa_jobqueue import Job, JobSession, Models, NewJob, Retention, UnsupportedDatabase
 from sa_jobqueue.models import DeadLetterMixin, DedupKeyMixin, JobLogMixin, JobMixin, RollupMixin
 from tests.behaviour.business import Effect
 
@@ -34,6 +34,7 @@ OPERATIONS: dict[str, Callable[[Client, Any], object]] = {
     "reject": lambda queue, job: queue.reject(job, "x"),
     "sweep": lambda queue, _: queue.sweep(),
     "redrive": lambda queue, _: queue.redrive(),
+    "prune": lambda queue, _: queue.prune(Retention(dedup_keys=60)),
     "cancel": lambda queue, job: queue.cancel(job.id),
     "stats": lambda queue, _: queue.stats(),
 }
