@@ -117,8 +117,8 @@ def _connections(connection: Connection, _: str | None) -> tuple[Level, str, str
     ).one()
     seen = f"{used} of {most} used"
     if used < _CROWDED * most:
-        return Level.OK, f"{seen}; a worker takes its concurrency + 2", ""
-    return Level.WARN, seen, "a worker takes its concurrency + 2: lower it, raise max_connections, or use a pooler"
+        return Level.OK, f"{seen}; a worker takes its concurrency + 3", ""
+    return Level.WARN, seen, "a worker takes its concurrency + 3: lower it, raise max_connections, or use a pooler"
 
 
 def _pooler(connection: Connection, _: str | None) -> tuple[Level, str, str]:
