@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-__all__ = ["BUCKETS", "bucket_of", "quantile", "upper_bound"]
+__all__ = ["BUCKETS", "bucket_of", "mean", "quantile", "upper_bound"]
 
 _FIRST = 0.001
 BUCKETS = 24
@@ -24,6 +24,12 @@ def bucket_of(seconds: float) -> int:
     return min(math.ceil(math.log2(seconds / _FIRST)), BUCKETS - 1)
 
 
+def mean(counts: Mapping[int, int]) -> float | None:
+    """The mean duration in seconds, runs taken as evenly spread inside their bucket; None without runs."""
+    runs = sum(counts.values())
+    return sum(count * _middle(bucket) for bucket, count in counts.items()) / runs if runs else None
+
+
 def quantile(counts: Mapping[int, int], share: float) -> float | None:
     """The duration in seconds that ``share`` (0 to 1) of the runs did not exceed; None without runs.
 
@@ -36,3 +42,7 @@ def quantile(counts: Mapping[int, int], share: float) -> float | None:
             return below + (upper_bound(bucket) - below) * rank / count
         rank -= count
     return None
+
+
+def _middle(bucket: int) -> float:
+    return upper_bound(bucket) * (0.75 if bucket else 0.5)

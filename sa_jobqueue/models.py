@@ -53,7 +53,7 @@ BigId: Final = BigInteger().with_variant(Integer(), "sqlite")
 """SQLite numbers rows by itself only under this type; an application's SQLite unit tests create our tables too."""
 Timestamp: Final = DateTime(timezone=True)
 
-_TURNOVER: Final = {
+TURNOVER: Final = {
     "fillfactor": "80",
     "autovacuum_vacuum_scale_factor": "0.01",
     "autovacuum_vacuum_threshold": "1000",
@@ -63,7 +63,7 @@ _TURNOVER: Final = {
 }
 # Not the table argument postgresql_with: SQLAlchemy 2.0 has none.
 _SET_TURNOVER: Final = DDL(  # type: ignore[no-untyped-call]  # untyped in SQLAlchemy
-    f"ALTER TABLE %(fullname)s SET ({', '.join(f'{name} = {value}' for name, value in _TURNOVER.items())})"
+    f"ALTER TABLE %(fullname)s SET ({', '.join(f'{name} = {value}' for name, value in TURNOVER.items())})"
 ).execute_if(dialect="postgresql")
 
 

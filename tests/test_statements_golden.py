@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy.dialects.postgresql import psycopg
 
 from sa_jobqueue import Models
-from sa_jobqueue.statements import claim, enqueue, lease, look, operate, prune, rollup, settle, sweep
+from sa_jobqueue.statements import claim, enqueue, lease, look, operate, prune, rollup, settle, sweep, tune
 from sa_jobqueue.states import DeathReason, State
 from tests.sql_layout import laid_out
 
@@ -59,6 +59,13 @@ STATEMENTS: dict[str, Executable] = {
     "rollup_add": rollup.add(MODELS),
     "rollup_window": rollup.window(MODELS),
     **{f"prune_{what}": build(MODELS) for what, build in (prune.BY_PAGES | prune.BY_INDEX).items()},
+    "tune_clock": tune.clock(MODELS),
+    "tune_counts": tune.counts(MODELS),
+    "tune_busiest": tune.busiest(MODELS),
+    "tune_backlog": tune.backlog(MODELS),
+    "tune_seen_settings": tune.seen_settings(MODELS),
+    "tune_deaths": tune.deaths(MODELS),
+    "tune_key_sample": tune.key_sample(MODELS),
 }
 
 

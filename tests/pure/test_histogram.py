@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sa_jobqueue.histogram import BUCKETS, bucket_of, quantile, upper_bound
+from sa_jobqueue.histogram import BUCKETS, bucket_of, mean, quantile, upper_bound
 
 within = st.floats(0.0011, upper_bound(BUCKETS - 1))
 
@@ -32,6 +32,17 @@ def test_a_quantile_is_within_a_factor_of_two_of_the_true_one(durations: list[fl
     counts = Counter(map(bucket_of, durations))
     true = sorted(durations)[ceil(share * len(durations)) - 1]
     assert true / 2.001 <= quantile(counts, share) <= true * 2.001
+
+
+@given(durations=st.lists(within, min_size=1))
+def test_a_mean_is_within_a_factor_of_two_of_the_true_one(durations: list[float]) -> None:
+    true = sum(durations) / len(durations)
+    assert true / 2 <= mean(Counter(map(bucket_of, durations))) <= true * 2
+
+
+def test_without_runs_there_is_no_mean() -> None:
+    assert mean({}) is None
+    assert mean({3: 0}) is None
 
 
 @given(counts=st.dictionaries(st.integers(0, BUCKETS - 1), st.integers(0, 2**40)))
