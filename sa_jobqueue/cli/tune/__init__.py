@@ -1,0 +1,1 @@
+"""``sa-jobqueue tune``: what would be better, from what this queue does."""
