@@ -57,6 +57,7 @@ _CLOSING = "tests/worker/test_closing.py"
 _PRUNE = "tests/behaviour/test_prune.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
 _ROSTER = "tests/worker/test_roster.py"
+_TUNE = "tests/cli/test_tune_command.py"
 
 GUARDS = (
     Guard(
@@ -506,6 +507,27 @@ GUARDS = (
         "        if self._hopeless(code):\n",
         "        if False:\n",
         f"{_ROSTER}::test_if_none_has_ever_served_the_third_death_ends_all_with_its_code",
+    ),
+    Guard(
+        "tune only reads",
+        "cli/tune/command.py",
+        "        connection.execution_options(postgresql_readonly=True)\n",
+        "",
+        f"{_TUNE}::test_the_server_would_not_let_it_change_anything",
+    ),
+    Guard(
+        "tune says what it could not see",
+        "cli/tune/reading.py",
+        "            self.refused.append(Unseen(what, str(error.orig).splitlines()[0]))\n",
+        "",
+        f"{_TUNE}::test_a_reader_is_enough_and_what_it_may_not_see_is_told",
+    ),
+    Guard(
+        "tune guesses nothing from a few runs",
+        "cli/tune/advice.py",
+        "        if task.runs >= ENOUGH:\n",
+        "        if task.runs:\n",
+        "tests/cli/test_tune_advice.py::test_a_task_that_hardly_ran_gets_no_advice_and_is_named",
     ),
 )
 

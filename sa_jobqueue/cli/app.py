@@ -6,6 +6,7 @@ import typer
 
 from sa_jobqueue.cli import chaos, dead, doctor, enqueue, jobs, migrate, prune, stats, top, worker
 from sa_jobqueue.cli.demo.command import demo
+from sa_jobqueue.cli.tune.command import tune
 
 __all__ = ["app"]
 
@@ -24,5 +25,6 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(dead.app, name="dead")
 app.command()(prune.prune)
 app.command()(chaos.chaos)
+app.command()(tune)
 app.command()(doctor.doctor)
 app.command()(migrate.migrate)
