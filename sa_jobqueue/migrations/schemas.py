@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from alembic import context
-
 if TYPE_CHECKING:
     from alembic.operations import Operations
 
@@ -18,6 +16,8 @@ def configured_schema() -> str | None:
     ``-x sajq_schema=...`` goes before ``[sa_jobqueue] schema`` of the ini file, and that before
     ``sa_jobqueue_schema`` under ``[tool.alembic]`` of pyproject.toml.
     """
+    from alembic import context  # noqa: PLC0415 - a worker, which knows the steps by their number, needs no Alembic
+
     config = context.config
     on_command_line = context.get_x_argument(as_dictionary=True).get("sajq_schema")
     in_ini = (config.get_section("sa_jobqueue") or {}).get("schema")
