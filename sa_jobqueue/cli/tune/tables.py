@@ -41,9 +41,9 @@ def tables(seen: Observation) -> Iterator[Recommendation]:
         yield from _storage(job)
         yield from _bloat(job)
     yield from _dedup_keys(seen)
-    for name in (JobLog.__tablename__, Rollup.__tablename__):
+    for name, option in ((JobLog.__tablename__, "--job-log"), (Rollup.__tablename__, "--rollup")):
         if (table := seen.tables.get(name)) and table.heap + table.indexes >= _LARGE:
-            yield _grown(table, "nothing deletes from it: delete what nobody will ask for any more", {})
+            yield _grown(table, f"prune what nobody will ask for any more: sa-jobqueue prune {option}", {})
 
 
 def _storage(job: Table) -> Iterator[Recommendation]:
@@ -87,7 +87,8 @@ def _dedup_keys(seen: Observation) -> Iterator[Recommendation]:
         )
         yield Recommendation("workers", "", "natural_keys_only", "False", "True", f"{said}; {why}", figures)
     else:
-        yield _grown(keys, f"{why}. Delete keys that are older than a sender's last repetition", figures)
+        advice = "Prune keys that are older than a sender's last repetition: sa-jobqueue prune --dedup-keys"
+        yield _grown(keys, f"{why}. {advice}", figures)
 
 
 def _grown(table: Table, why: str, figures: Figures) -> Recommendation:
