@@ -23,7 +23,7 @@ _UNRUN = [block for page in _PAGES for block in blocks(page) if block.unrun is n
 @pytest.mark.parametrize("page", [page for page in _PAGES if runnable(page)], ids=lambda page: page.name)
 def test_the_blocks_of_a_page_run_in_their_order(page: Path, empty_database_url: str, tmp_path: Path) -> None:
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "COLUMNS"},  # pytest-xdist sets it
         "DATABASE_URL": empty_database_url,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
