@@ -38,7 +38,7 @@ class Line:
     def at_hand(self, engine: Engine) -> Iterator[Connection]:
         """A bounded transaction of the loop, which is waited for: on a connection that stays out of the pool meanwhile.
 
-        To take one out and to give it back takes a third of the time of a claim. ``engine`` is that of this line, with
+        To take one out and to give it back is a good part of a claim. ``engine`` is that of this line, with
         options that are the same each time. A pool of a single connection keeps it for others.
         """
         connection, self._at_hand = self._at_hand, None
