@@ -361,7 +361,7 @@ GUARDS = (
     Guard(
         "a claim whose answer was lost is given back",
         "worker/shift.py",
-        "                self._control.release_unanswered(queue, [run.job.id for run in self._runs])\n",
+        "                self._control.release_unanswered(queue, self.held.ids())\n",
         "                pass\n",
         "tests/worker/test_outages.py::test_a_claim_whose_answer_is_lost_spends_no_attempt_and_waits_for_no_lease",
     ),
@@ -420,7 +420,8 @@ GUARDS = (
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)
-                    self._begin(jobs)
+                    self._machine.claimed(len(jobs))
+                    self.held.begin(jobs)
 """,
         """            found: list[ClaimedJob] = []
             for lane in wanting:
@@ -429,8 +430,9 @@ GUARDS = (
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)
+                    self._machine.claimed(len(jobs))
                     found += jobs
-            self._begin(found)
+            self.held.begin(found)
 """,
         f"{_FAULTS}::test_what_was_claimed_from_one_queue_runs_though_the_claim_of_the_next_one_fails",
     ),

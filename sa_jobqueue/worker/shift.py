@@ -1,7 +1,7 @@
 """One shift of a worker: the loop between its start and its stop.
 
 Everything that happens elsewhere (a run ended, a signal came) arrives as a function in the inbox and is done here, on
-the loop's own thread; so the machine needs no lock. ``SimpleQueue.put`` is safe inside a signal handler.
+the loop's own thread; so the machine needs no lock.
 """
 
 from __future__ import annotations
@@ -9,25 +9,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from math import ceil
-from queue import Empty, SimpleQueue
 
 from sa_jobqueue.observe import Event, SweepDone, WorkerStopping
 from sa_jobqueue.statements import hint
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.tasks import TaskRegistry
-from sa_jobqueue.values import ClaimedJob
 from sa_jobqueue.worker.control import Control
-from sa_jobqueue.worker.keeper import Keeper
+from sa_jobqueue.worker.held import Held
+from sa_jobqueue.worker.inbox import Inbox
 from sa_jobqueue.worker.lanes import Lane
 from sa_jobqueue.worker.machine import Machine, few_sizes
-from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, Patience, passing_over_outages
-from sa_jobqueue.worker.recorder import Recorder
-from sa_jobqueue.worker.run import Condemned, Load, Run
+from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, passing_over_outages
+from sa_jobqueue.worker.run import Load, Run
 from sa_jobqueue.worker.tally import Tally
-from sa_jobqueue.worker.turns import Turns
 from sa_jobqueue.worker.verdict import is_outage
 
 __all__ = ["Shift"]
@@ -39,10 +35,10 @@ _MEASURED = 64
 
 
 class Shift:
-    """Claims for its lanes, lets runs have their turns, ends them.
+    """Looks at its lanes, claims for them, and hands what it has claimed to ``held``.
 
     ``open_up`` is called before anything else, again after an outage, until it returns: a worker may be started before
-    its database is. ``turns`` says who runs next, and ``recorder`` takes down how it ended, on any thread.
+    its database is.
     """
 
     def __init__(
@@ -55,30 +51,23 @@ class Shift:
         emit: Callable[[Event], None],
         open_up: Callable[[], None],
     ) -> None:
-        self.abandoned = 0
         self._tasks, self._machine, self._control = tasks, machine, control
         self._lanes = {lane.queue: lane for lane in lanes}
         self._emit, self._open_up = emit, open_up
         self._opened = False
         self._when_open: list[Callable[[], None]] = []
-        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._over: deque[tuple[Run, Outcome | None]] = deque()
-        self._runs: set[Run] = set()
+        self._inbox = Inbox()
         self._waiting_for: set[int] = set()
         self._outages = Outages(control.worker, emit)
         self._tally_at, self._turn = 0.0, 0
-        self._patience = Patience()
         self._sweep_from = 0.0
         self._tally = Tally()
-        self.turns = Turns(machine.concurrency, hungry=self._wake)
-        self.recorder = Recorder(control, self._tally, emit, self._ended, self._patience)
-        shortest = min(task.visibility_timeout for task in tasks)
-        self._keeper = Keeper(keeper_control, shortest, control.line.within, emit, self._abandon, self._fatal)
+        slots = machine.concurrency
+        self.held = Held(tasks, slots, control, keeper_control, self._inbox, self._tally, emit, self._let_go)
 
     def work(self, start: Callable[[Load], None]) -> None:
         """Loop until the machine is done; then nothing is claimed by this worker any more."""
-        self._start = start
-        self._keeper.start()
+        self.held.open(start)
         try:
             while not self._machine.done():
                 self._step()
@@ -89,7 +78,7 @@ class Shift:
                 with passing_over_outages():
                     self._tally.write(self._control.add)
             finally:
-                self._keeper.close()
+                self.held.close()
 
     def stop(self) -> None:
         """Ask for a stop, from any thread or signal handler; a second time: at once."""
@@ -115,23 +104,8 @@ class Shift:
 
     def _on_stop(self) -> None:
         self._machine.stop(time.monotonic())
-        self._give_back(self.turns.withdraw())
+        self.held.give_back()
         self._emit(WorkerStopping(self._control.worker, self._machine.held))
-
-    def _wake(self) -> None:
-        self._inbox.put(_nothing)
-
-    def _ended(self, run: Run, outcome: Outcome | None) -> None:
-        self._over.append((run, outcome))
-
-    def _abandon(self, run: Run) -> None:
-        self._inbox.put(lambda: self._give_up_on(run))
-
-    def _fatal(self, error: Exception) -> None:
-        def fail() -> None:
-            raise error
-
-        self._inbox.put(fail)
 
     def _wait(self, now: float) -> float:
         hinted = (lane.again_at - now for lane in self._lanes.values() if lane.again_at is not None)
@@ -147,7 +121,7 @@ class Shift:
             self._look(now)
             self._take(0)  # a stop that was asked for during the look must come before the claim
             self._claim()
-            self._give_back(self.turns.withdraw(claimed_before=self._machine.in_line_too_long(now)))
+            self.held.give_back(claimed_before=self._machine.in_line_too_long(now))
             self._ask_if_empty(now)
             self._write_tally(now)
         except Exception as error:
@@ -163,13 +137,14 @@ class Shift:
                 act()
 
     def _take(self, timeout: float) -> None:
-        """Wait for one thing to happen, then take everything else that has."""
-        with suppress(Empty):
-            self._inbox.get(timeout=timeout)()
-            while True:
-                self._inbox.get_nowait()()
-        self.turns.heard()
-        self._collect()
+        """Wait for something to happen, and let go of what has ended."""
+        self._inbox.take(timeout)
+        self.held.turns.heard()
+        self.held.collect()
+
+    def _end_all(self) -> None:
+        self.held.end_all()
+        self._take(0)
 
     def _look(self, now: float) -> None:
         """Look at all queues, and sweep those in which something is due."""
@@ -198,9 +173,9 @@ class Shift:
         """
         if self._outages.unanswered:
             for queue in self._lanes:
-                self._control.release_unanswered(queue, [run.job.id for run in self._runs])
+                self._control.release_unanswered(queue, self.held.ids())
             self._outages.heard()
-            self._patience.renew()
+            self.held.database_answers()
             self._sweep_from = now + PAUSE_BEFORE_SWEEP
 
     def _sweep(self, lane: Lane) -> None:
@@ -218,11 +193,12 @@ class Shift:
                 if limit:
                     jobs = self._control.claim(lane.queue, limit, lane.leases, lane.begins(now))
                     lane.came(jobs, limit)
-                    self._begin(jobs)
+                    self._machine.claimed(len(jobs))
+                    self.held.begin(jobs)
             self._take(0)
         if not any(lane.ready for lane in self._lanes.values()):
             self._machine.ran_dry(time.monotonic())
-        self.turns.low_water = self._machine.low_water
+        self.held.turns.low_water = self._machine.low_water
 
     def _wanting(self) -> list[Lane]:
         now = time.monotonic()
@@ -236,35 +212,17 @@ class Shift:
     def _room(self, now: float, lane: Lane) -> int:
         return self._machine.room(now, lane.breadth, in_line=lane.held > 0)
 
-    def _begin(self, jobs: Sequence[ClaimedJob]) -> None:
-        """Start what was claimed from one queue at once: the claim of the next queue may fail."""
-        self._machine.claimed(len(jobs))
-        now = time.monotonic()
-        runs = [Run(job, self._tasks[job.task], started=now, beaten=now) for job in jobs]
-        self._runs.update(runs)
-        self._keeper.hold(runs)
-        for load in self.turns.add(runs):
-            self._start(load)
-
     def _ask_if_empty(self, now: float) -> None:
         if self._machine.asks_if_empty(now):
             names = [task.name for task in self._tasks]
             self._machine.drained = not self._control.outstanding(list(self._lanes), names, self._waiting_for)
 
-    def _collect(self) -> None:
-        """Let go of the runs that have ended."""
-        over: list[Run] = []
-        while self._over:
-            run, outcome = self._over.popleft()
-            if run in self._runs:
-                over.append(run)
-                self._note(run, outcome)
-        self._runs.difference_update(over)
-        self._keeper.drop(over)
+    def _let_go(self, over: list[tuple[Run, Outcome | None]]) -> None:
         self._machine.let_go(len(over))
-        for run in over:
+        for run, outcome in over:
             self._lanes[run.job.queue].held -= 1
-        for run in over[-_MEASURED:]:
+            self._note(run, outcome)
+        for run, _ in over[-_MEASURED:]:
             if (seconds := run.slot_seconds) is not None:
                 self._machine.took(seconds)
 
@@ -277,48 +235,7 @@ class Shift:
         else:
             self._waiting_for.discard(run.job.id)
 
-    def _give_back(self, waiting: Sequence[Run]) -> None:
-        """Release runs that have had no turn."""
-        if waiting:
-            self.recorder.give_back(waiting)
-            self._collect()
-
-    def _give_up_on(self, run: Run) -> None:
-        """The handler hangs: record it and those that share its turn as far as that goes, and fill its slot again."""
-        load = run.load
-        if run.finished or load is None or not load.leave():
-            return
-        self.abandoned += 1
-        for each in load.runs:
-            each.condemn(Condemned.STOPPED)
-            self.recorder.give_up_on(each)
-        if (following := self.turns.next()) is not None:
-            self._start(following)
-
-    def _end_all(self) -> None:
-        """End the runs that are left from outside and give their jobs back."""
-        self._patience.exhaust()
-        self._give_back(self.turns.withdraw())
-        for run in list(self._runs):
-            run.condemn(Condemned.STOPPED)
-            self._terminate(run)
-            self._give_up_on(run)
-        self._take(0)
-
-    def _terminate(self, run: Run) -> None:
-        try:
-            run.with_backend(lambda pid: self._control.end_backend(pid, terminate=True))
-        except Exception as error:
-            if not is_outage(error):
-                raise
-        if run.interrupt is not None:
-            run.interrupt()
-
     def _write_tally(self, now: float) -> None:
         if now >= self._tally_at:
             self._tally_at = now + _TALLY_INTERVAL
             self._tally.write(self._control.add)
-
-
-def _nothing() -> None:
-    """Wakes the loop up; what has happened is written elsewhere."""

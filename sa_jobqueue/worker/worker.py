@@ -146,7 +146,7 @@ class Worker:
                 self._hinted(shift, homes[0]),
             ):
                 shift.work(start)
-        self._emit(WorkerStopped(self.name, shift.abandoned))
+        self._emit(WorkerStopped(self.name, shift.held.abandoned))
 
     def stop(self) -> None:
         """Stop gracefully, from any thread; called again: at once. Before :meth:`run`, its next call ends at once."""
@@ -229,8 +229,8 @@ class Worker:
             natural_keys_only=self._natural_keys_only,
             job_log=self._job_log,
             idle_timeout=self._idle_timeout,
-            begin=shift.recorder.begin,
-            conclude=shift.recorder.conclude,
+            begin=shift.held.recorder.begin,
+            conclude=shift.held.recorder.conclude,
             overheard=overheard,
         )
 
@@ -256,11 +256,11 @@ class Worker:
     def _runtimes(self, shift: Shift, handling: Handling) -> Iterator[Callable[[Load], None]]:
         """What starts a load: threads for functions, an event loop for coroutine functions."""
         if self._async_sessions is None:
-            with closing(ThreadRuntime(handling.perform, shift.turns.next)) as threads:
+            with closing(ThreadRuntime(handling.perform, shift.held.turns.next)) as threads:
                 yield threads.start
         else:
             dispose = partial(setup.dispose, self._async_sessions)
-            with closing(Both(handling.perform, handling.perform_async, shift.turns.next, dispose)) as both:
+            with closing(Both(handling.perform, handling.perform_async, shift.held.turns.next, dispose)) as both:
                 yield both.start
 
     def _emit(self, event: Event) -> None:
