@@ -1,15 +1,18 @@
-"""What the loop remembers of each queue that it serves."""
+"""What the loop remembers of the queues that it serves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from sa_jobqueue.exchange import Place
 from sa_jobqueue.hints import DEBOUNCE
+from sa_jobqueue.statements import hint
 from sa_jobqueue.values import ClaimedJob
 
-__all__ = ["Lane"]
+__all__ = ["Lane", "Lanes"]
 
 _FULL_PASS = 1.0
 """Seconds after which a claim begins at the head of its queue again, where stragglers and retries may be."""
@@ -59,3 +62,49 @@ class Lane:
         else:
             self.ready = self._behind is not None
             self._behind = None
+
+
+class Lanes:
+    """All of them, by the name of the queue."""
+
+    def __init__(self, lanes: Iterable[Lane]) -> None:
+        self._lanes = {lane.queue: lane for lane in lanes}
+        self._turn = 0
+
+    def __getitem__(self, queue: str) -> Lane:
+        return self._lanes[queue]
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self._lanes.values())
+
+    @property
+    def queues(self) -> list[str]:
+        """Their names."""
+        return list(self._lanes)
+
+    @property
+    def ready(self) -> bool:
+        """Whether a claim from any of them may find something."""
+        return any(lane.ready for lane in self)
+
+    def in_turn(self) -> Iterable[Lane]:
+        """All, and a different one first at each call."""
+        self._turn += 1
+        lanes = deque(self)
+        lanes.rotate(self._turn)
+        return lanes
+
+    def hinted(self, mark: str | None, now: float) -> None:
+        """There is a hint of a new job in the queue with that mark, or (None) in any."""
+        for lane in self:
+            if mark is None or mark == hint.mark(lane.queue):
+                lane.hinted(now)
+
+    def stir(self, now: float) -> None:
+        """Claim once more from those whose time has come after a hint."""
+        for lane in self:
+            lane.stirs(now)
+
+    def stir_in(self, now: float) -> float:
+        """Seconds until the next one stirs; infinite if none does."""
+        return min((lane.again_at - now for lane in self if lane.again_at is not None), default=inf)

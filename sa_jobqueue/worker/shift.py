@@ -7,19 +7,16 @@ the loop's own thread; so the machine needs no lock.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from math import ceil
 
 from sa_jobqueue.observe import Event, SweepDone, WorkerStopping
-from sa_jobqueue.statements import hint
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.held import Held
 from sa_jobqueue.worker.inbox import Inbox
-from sa_jobqueue.worker.lanes import Lane
+from sa_jobqueue.worker.lanes import Lane, Lanes
 from sa_jobqueue.worker.machine import Machine, few_sizes
 from sa_jobqueue.worker.outages import PAUSE_BEFORE_SWEEP, Outages, passing_over_outages
 from sa_jobqueue.worker.run import Load, Run
@@ -52,15 +49,14 @@ class Shift:
         open_up: Callable[[], None],
     ) -> None:
         self._tasks, self._machine, self._control = tasks, machine, control
-        self._lanes = {lane.queue: lane for lane in lanes}
+        self._lanes = Lanes(lanes)
         self._emit, self._open_up = emit, open_up
         self._opened = False
         self._when_open: list[Callable[[], None]] = []
         self._inbox = Inbox()
         self._waiting_for: set[int] = set()
         self._outages = Outages(control.worker, emit)
-        self._tally_at, self._turn = 0.0, 0
-        self._sweep_from = 0.0
+        self._tally_at = self._sweep_from = 0.0
         self._tally = Tally()
         slots = machine.concurrency
         self.held = Held(tasks, slots, control, keeper_control, self._inbox, self._tally, emit, self._let_go)
@@ -90,17 +86,11 @@ class Shift:
 
     def hear(self, mark: str | None) -> None:
         """A hint has come of the queue with that mark, or (None) of any; from any thread."""
-        self._inbox.put(partial(self._on_hint, mark))
+        self._inbox.put(lambda: self._lanes.hinted(mark, time.monotonic()))
 
     def rely_on_hints(self, *, healthy: bool) -> None:
         """Whether hints arrive; from any thread."""
         self._machine.listening = healthy
-
-    def _on_hint(self, mark: str | None) -> None:
-        now = time.monotonic()
-        for lane in self._lanes.values():
-            if mark is None or mark == hint.mark(lane.queue):
-                lane.hinted(now)
 
     def _on_stop(self) -> None:
         self._machine.stop(time.monotonic())
@@ -108,8 +98,7 @@ class Shift:
         self._emit(WorkerStopping(self._control.worker, self._machine.held))
 
     def _wait(self, now: float) -> float:
-        hinted = (lane.again_at - now for lane in self._lanes.values() if lane.again_at is not None)
-        return max(min(self._machine.wait(now), *hinted, _LONGEST_WAIT), 0.0)
+        return max(min(self._machine.wait(now), self._lanes.stir_in(now), _LONGEST_WAIT), 0.0)
 
     def _step(self) -> None:
         now = time.monotonic()
@@ -151,7 +140,7 @@ class Shift:
         if not self._machine.looks(now):
             return
         due_in = None
-        sights = self._control.see(list(self._lanes))
+        sights = self._control.see(self._lanes.queues)
         self._recover(now)
         for sight in sights:
             lane = self._lanes[sight.queue]
@@ -161,8 +150,7 @@ class Shift:
                 self._sweep(lane)
             elif rest is not None:
                 due_in = min(rest, due_in or rest)
-        found = any(lane.ready for lane in self._lanes.values())
-        self._machine.looked(time.monotonic(), found=found, due_in=due_in)
+        self._machine.looked(time.monotonic(), found=self._lanes.ready, due_in=due_in)
         if now >= self._sweep_from:
             self._outages.answered()  # an outage makes a look due, so every outage ends here
 
@@ -172,7 +160,7 @@ class Shift:
         And give back what a claim has taken whose answer was lost: nobody else knows of it before its lease is over.
         """
         if self._outages.unanswered:
-            for queue in self._lanes:
+            for queue in self._lanes.queues:
                 self._control.release_unanswered(queue, self.held.ids())
             self._outages.heard()
             self.held.database_answers()
@@ -196,18 +184,14 @@ class Shift:
                     self._machine.claimed(len(jobs))
                     self.held.begin(jobs)
             self._take(0)
-        if not any(lane.ready for lane in self._lanes.values()):
+        if not self._lanes.ready:
             self._machine.ran_dry(time.monotonic())
         self.held.turns.low_water = self._machine.low_water
 
     def _wanting(self) -> list[Lane]:
         now = time.monotonic()
-        for lane in self._lanes.values():
-            lane.stirs(now)
-        self._turn += 1
-        lanes = deque(self._lanes.values())
-        lanes.rotate(self._turn)
-        return [lane for lane in lanes if lane.ready and self._room(now, lane)]
+        self._lanes.stir(now)
+        return [lane for lane in self._lanes.in_turn() if lane.ready and self._room(now, lane)]
 
     def _room(self, now: float, lane: Lane) -> int:
         return self._machine.room(now, lane.breadth, in_line=lane.held > 0)
@@ -215,7 +199,7 @@ class Shift:
     def _ask_if_empty(self, now: float) -> None:
         if self._machine.asks_if_empty(now):
             names = [task.name for task in self._tasks]
-            self._machine.drained = not self._control.outstanding(list(self._lanes), names, self._waiting_for)
+            self._machine.drained = not self._control.outstanding(self._lanes.queues, names, self._waiting_for)
 
     def _let_go(self, over: list[tuple[Run, Outcome | None]]) -> None:
         self._machine.let_go(len(over))
