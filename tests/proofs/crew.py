@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from sa_jobqueue import TaskRegistry, Worker
+from sa_jobqueue.observe import RunEnded, RunStarted
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ class Events:
 
     def outcomes(self) -> list[str]:
         """The outcomes of all runs that ended, in their order."""
-        return [event.outcome for event in list(self.all) if type(event).__name__ == "RunEnded"]
+        return [event.outcome for event in self.of(RunEnded)]
+
+    def attempts(self) -> list[int]:
+        """The attempts of all runs that started, in their order."""
+        return [event.job.attempt for event in self.of(RunStarted)]
 
 
 class Crew:

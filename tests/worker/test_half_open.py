@@ -137,7 +137,7 @@ def test_a_handler_whose_connection_goes_silent_is_freed_when_the_server_has_end
     start(idle_timeout=1)
     events.wait_for(RunEnded, count=2)
     assert events.outcomes() == ["snoozed", "done"]
-    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 1]
+    assert events.attempts() == [1, 1]
     assert observer.effects() == ["first", "second"]
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import text
 
-from sa_jobqueue.observe import RunStarted
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
@@ -54,7 +53,7 @@ def test_a_handler_that_idles_too_long_in_its_transaction_fails_with_the_name_of
 
     (dead,) = observer.dead(job.id)
     assert all("idle-in-transaction timeout" in entry["error"] for entry in dead.errors)
-    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 2]
+    assert events.attempts() == [1, 2]
     assert observer.effects() == []
 
 

@@ -53,7 +53,7 @@ def test_a_coroutine_whose_connection_the_server_ends_runs_again_and_spends_no_a
     crew.start()
     events.wait_for(RunEnded, count=2)
     assert events.outcomes() == ["snoozed", "done"]
-    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 1]
+    assert events.attempts() == [1, 1]
     assert observer.effects() == ["first", "second"]
 
 
@@ -79,7 +79,7 @@ def test_a_worker_whose_every_connection_is_ended_at_once_goes_on(
     crew.wait(60)
 
     assert sorted(map(int, observer.effects())) == list(range(10))
-    assert {event.job.attempt for event in events.of(RunStarted)} == {1}
+    assert set(events.attempts()) == {1}
 
 
 def test_a_function_whose_connection_the_server_ends_in_the_middle_of_sql_runs_again_and_spends_no_attempt(
@@ -104,7 +104,7 @@ def test_a_function_whose_connection_the_server_ends_in_the_middle_of_sql_runs_a
         events.wait_for(RunEnded)
     events.wait_for(RunEnded, count=2)
     assert (events.outcomes(), observer.effects()) == (["snoozed", "done"], ["once"])
-    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 1]
+    assert events.attempts() == [1, 1]
 
 
 def test_a_loop_whose_connection_the_server_ends_says_so_once_and_goes_on(
@@ -128,7 +128,7 @@ def test_a_loop_whose_connection_the_server_ends_says_so_once_and_goes_on(
     events.wait_for(Recovered)
     events.wait_for(RunEnded)
     assert (events.outcomes(), observer.effects()) == (["done"], ["done"])
-    assert (len(events.of(Outage)), [event.job.attempt for event in events.of(RunStarted)]) == (1, [1])
+    assert (len(events.of(Outage)), events.attempts()) == (1, [1])
 
 
 def test_a_record_whose_connection_the_server_ends_is_written_all_the_same_and_once(

@@ -20,7 +20,6 @@ from sa_jobqueue.observe import (
     Outage,
     Recovered,
     RunEnded,
-    RunStarted,
     RunUnrecorded,
     SweepDone,
     WorkerStarted,
@@ -106,7 +105,7 @@ def test_a_worker_survives_a_crash_of_the_server_under_load_and_spends_no_attemp
     crew.wait(60)
 
     assert sorted(map(int, observer.effects())) == list(range(20))
-    assert {started.job.attempt for started in events.of(RunStarted)} == {1}
+    assert set(events.attempts()) == {1}
     assert sorted(events.outcomes()) == ["done"] * 20 + ["snoozed"] * 4
     assert len(events.of(Recovered)) == 1
 
@@ -171,7 +170,7 @@ def test_an_outage_of_many_leases_spends_no_attempt_of_the_runs_that_it_interrup
     events.wait_for(Recovered, count=4)
 
     assert sorted(map(int, observer.effects())) == list(range(12))
-    assert {started.job.attempt for started in events.of(RunStarted)} == {1}
+    assert set(events.attempts()) == {1}
     assert events.outcomes().count("snoozed") == 8
     assert events.of(RunUnrecorded) == []
     assert len(events.of(Outage)) == len(events.of(Recovered)) == 4
@@ -198,7 +197,7 @@ def test_after_an_outage_no_sweep_is_faster_than_the_owners_of_leases_that_are_o
     events.wait_for(RunEnded, count=8)
 
     assert sorted(map(int, observer.effects())) == list(range(4))
-    assert {started.job.attempt for started in events.of(RunStarted)} == {1}
+    assert set(events.attempts()) == {1}
     assert _requeued(events) == []
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import insert, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from sa_jobqueue import JobSession, NewJob
-from sa_jobqueue.observe import RunEnded, RunStarted
+from sa_jobqueue.observe import RunEnded
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.worker.dead import only_error
@@ -114,4 +114,4 @@ def test_a_swallowed_lock_timeout_spends_no_attempt(
         events.wait_for(RunEnded)
     events.wait_for(RunEnded, count=2)
     assert events.outcomes() == ["snoozed", "done"]
-    assert [event.job.attempt for event in events.of(RunStarted)] == [1, 1]
+    assert events.attempts() == [1, 1]
