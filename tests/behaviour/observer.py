@@ -48,6 +48,10 @@ class Observer:
         sql = "UPDATE jobqueue_job SET visible_at = clock_timestamp() - interval '1 second' WHERE id = :id"
         self.all(sql, id=job_id)
 
+    def steal(self, job_id: int) -> None:
+        """Let the lease be somebody else's: a new fencing token, in a queue that no worker of the test serves."""
+        self.all("UPDATE jobqueue_job SET token = token + 1, queue = 'heirs' WHERE id = :id", id=job_id)
+
     def lines_at_rows(self) -> Sequence[Row[Any]]:
         """Who waits in line for a row that others wait for too.
 

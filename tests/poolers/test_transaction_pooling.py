@@ -138,7 +138,7 @@ def test_a_run_that_lost_its_lease_is_ended_on_its_server_connection(
     crew.start(concurrency=1)
     events.wait_for(RunStarted)
 
-    observer.all("UPDATE jobqueue_job SET token = token + 1, claimed_by = 'thief' WHERE id = :id", id=job.id)
+    observer.steal(job.id)
     (lost,) = events.wait_for(LeaseWasLost)
 
     assert lost.job.id == job.id

@@ -135,7 +135,7 @@ def test_a_stale_token_commits_nothing_and_leaves_the_connection_fit_for_the_nex
     declare: Declare, enqueue_three: Callable[[], object], crew: Crew, observer: Observer, events: Events
 ) -> None:
     def lose_the_lease(_session: Session) -> None:
-        observer.all("UPDATE jobqueue_job SET token = token + 1, queue = 'heirs' WHERE id = :id", id=current_job().id)
+        observer.steal(current_job().id)
 
     declare(lose_the_lease)
     enqueue_three()

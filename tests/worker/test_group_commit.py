@@ -125,7 +125,7 @@ def test_a_job_of_a_group_whose_lease_was_lost_is_left_to_its_new_owner_and_the_
         session.add(Effect(name=name))
         if name == "stolen" and not stolen:
             stolen.append(current_job().id)
-            observer.all("UPDATE jobqueue_job SET token = token + 1 WHERE id = :id", id=stolen[0])
+            observer.steal(stolen[0])
 
     enqueue_all(enqueue, "a", "stolen", "b")
     crew.start(concurrency=1)

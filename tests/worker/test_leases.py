@@ -89,7 +89,7 @@ def test_a_run_that_lost_its_lease_before_its_first_statement_gets_no_transactio
     job = enqueue("begin_late")
     crew.start(concurrency=1)
     events.wait_for(RunStarted)
-    observer.all("UPDATE jobqueue_job SET token = token + 1, queue = 'heirs' WHERE id = :id", id=job.id)
+    observer.steal(job.id)
     events.wait_for(LeaseWasLost)
     go_on.set()
     assert over.wait(20)

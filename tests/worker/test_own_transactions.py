@@ -126,7 +126,7 @@ def test_whoever_gets_the_connection_that_a_handler_has_let_go_is_not_ended_with
     worker = crew.start(sessionmaker=session_factory(home), concurrency=1, grace=0)
     assert has_let_go.wait(20)
     with home.connect() as another:
-        observer.all("UPDATE jobqueue_job SET token = token + 1, queue = 'heirs' WHERE id = :id", id=job.id)
+        observer.steal(job.id)
         events.wait_for(LeaseWasLost)
         assert another.scalar(text("SELECT 1")) == 1
     go_on.set()
