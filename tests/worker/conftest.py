@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sqlalchemy.orm import Session, sessionmaker
+
+
+@pytest.fixture
+def never() -> Iterator[Event]:
+    """What a handler that is stuck in Python waits for; set at the end of the test, so that its thread can end."""
+    event = Event()
+    yield event
+    event.set()
 
 
 @pytest.fixture

@@ -78,9 +78,10 @@ def test_a_handler_is_given_up_though_the_keepers_connection_ends_when_it_would_
     enqueue: Callable[..., EnqueuedJob],
     observer: Observer,
     events: Events,
+    never: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    real, never = Control.end_backend, threading.Event()
+    real = Control.end_backend
 
     def end_backend(control: Control, pid: int, *, terminate: bool) -> None:
         if terminate:

@@ -11,6 +11,7 @@ from sa_jobqueue.observe import Outage, Recovered, RunEnded, RunStarted, RunUnre
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
+from tests.worker.locks import ADVISORY_LOCK, LOCK_OF_ALL_JOBS, LOCKS_OF_JOB_ROWS, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,11 +95,10 @@ def test_a_function_whose_connection_the_server_ends_in_the_middle_of_sql_runs_a
     def wait_for_lock(session: Session) -> None:
         session.add(Effect(name="once"))
         session.flush()
-        session.execute(text("SELECT pg_advisory_xact_lock(1)"))
+        session.execute(text(ADVISORY_LOCK))
 
     enqueue("wait_for_lock")
-    with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(1)"))
+    with held(engine, ADVISORY_LOCK):
         crew.start()
         wait_until(lambda: observer.scalar(_END_WAITING), what="a handler that waits, and its session to end")
         events.wait_for(RunEnded)
@@ -120,8 +120,7 @@ def test_a_loop_whose_connection_the_server_ends_says_so_once_and_goes_on(
         session.add(Effect(name="done"))
 
     enqueue("mark")
-    with engine.begin() as connection:
-        connection.execute(text("LOCK jobqueue_job IN ACCESS EXCLUSIVE MODE"))
+    with held(engine, LOCK_OF_ALL_JOBS):
         crew.start()
         wait_until(lambda: observer.scalar(_END_WAITING), what="a sweep that waits, and its session to end")
         events.wait_for(Outage)
@@ -150,8 +149,7 @@ def test_a_record_whose_connection_the_server_ends_is_written_all_the_same_and_o
     job = enqueue("fail", max_attempts=2)
     crew.start()
     events.wait_for(RunStarted)
-    with engine.begin() as connection:
-        connection.execute(text("SELECT 1 FROM jobqueue_job FOR UPDATE"))
+    with held(engine, LOCKS_OF_JOB_ROWS):
         go_on.set()
         wait_until(lambda: observer.scalar(_END_WAITING), what="a record that waits, and its session to end")
     events.wait_for(RunEnded)

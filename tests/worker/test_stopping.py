@@ -132,10 +132,13 @@ def test_a_stop_that_comes_before_the_start_ends_the_next_run_and_only_that(
 
 
 def test_a_handler_that_never_comes_back_is_given_up_when_the_grace_is_over(
-    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer, events: Events
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    observer: Observer,
+    events: Events,
+    never: Event,
 ) -> None:
-    never = Event()
-
     @tasks.task(queue=QUEUE)
     def hang(session: Session) -> None:
         session.add(Effect(name="never"))

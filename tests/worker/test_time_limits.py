@@ -15,6 +15,7 @@ from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
 from tests.worker.dead import only_error
+from tests.worker.locks import ADVISORY_LOCK, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,18 +32,9 @@ LIMIT, LEASE = 0.3, 0.6
 
 
 @pytest.fixture
-def never() -> Iterator[Event]:
-    """What a handler that is stuck in Python waits for; set at the end of the test, so that its thread can end."""
-    event = Event()
-    yield event
-    event.set()
-
-
-@pytest.fixture
 def locked(engine: Engine) -> Iterator[None]:
     """Somebody else holds a lock for as long as the test lasts."""
-    with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(1)"))
+    with held(engine, ADVISORY_LOCK):
         yield
 
 
@@ -67,7 +59,7 @@ def _declare_stuck(tasks: TaskRegistry, never: Event, **options: float) -> None:
 
     @declare
     def in_a_lock_wait(session: Session) -> None:
-        session.execute(text("SELECT pg_advisory_xact_lock(1)"))
+        session.execute(text(ADVISORY_LOCK))
 
     @declare
     def in_python(session: Session) -> None:

@@ -13,6 +13,7 @@ from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.waiting import wait_until
 from tests.worker.counting import counting
+from tests.worker.locks import ADVISORY_LOCK, LOCK_OF_ALL_JOBS, held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,12 +39,11 @@ def test_a_handler_that_runs_into_a_timeout_of_the_server_runs_again_and_spends_
     @tasks.task(queue=QUEUE)
     def take_lock(session: Session) -> None:
         session.execute(text(f"SET LOCAL {setting} = '100ms'"))
-        session.execute(text("SELECT pg_advisory_xact_lock(1)"))
+        session.execute(text(ADVISORY_LOCK))
         session.add(Effect(name="done"))
 
     enqueue("take_lock")
-    with engine.begin() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(1)"))
+    with held(engine, ADVISORY_LOCK):
         crew.start()
         events.wait_for(RunEnded)
     events.wait_for(RunEnded, count=2)
@@ -74,8 +74,7 @@ def test_a_worker_whose_own_statements_run_into_a_timeout_goes_on_and_says_so_on
 
     observer.all(f"ALTER DATABASE \"{engine.url.database}\" SET lock_timeout = '{lock_timeout}'")
     enqueue("mark")
-    with engine.begin() as connection, counting("handle_error") as failures:
-        connection.execute(text("LOCK jobqueue_job IN ACCESS EXCLUSIVE MODE"))
+    with held(engine, LOCK_OF_ALL_JOBS), counting("handle_error") as failures:
         crew.start(subscribers=[events, log_event], control_timeout=0.5)
         wait_until(lambda: len(failures) > 3, what="several failures")
     events.wait_for(RunEnded)
