@@ -17,7 +17,7 @@ from sa_jobqueue.observe import LeaseWasLost
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
 from tests.proofs.crew import Crew
-from tests.waiting import wait_until
+from tests.waiting import no_thread_left_behind, wait_until
 from tests.worker.dead import only_error
 
 if TYPE_CHECKING:
@@ -276,10 +276,9 @@ def test_a_kill_while_the_server_reads_the_message_leaves_the_whole_of_it_or_not
 
 
 def test_a_handler_that_was_given_up_and_comes_back_after_the_worker_has_ended_commits_nothing(
-    tasks: TaskRegistry, enqueue: Callable[..., EnqueuedJob], crew: Crew, observer: Observer, own_engine: Engine
+    tasks: TaskRegistry, enqueue: Callable[..., EnqueuedJob], crew: Crew, observer: Observer
 ) -> None:
-    started, go_on, came_back = threading.Event(), threading.Event(), threading.Event()
-    event.listen(own_engine, "checkin", lambda *_: came_back.set() if go_on.is_set() else None)
+    started, go_on = threading.Event(), threading.Event()
 
     @tasks.task(queue=QUEUE)
     def write(session: Session, name: str) -> None:
@@ -290,10 +289,10 @@ def test_a_handler_that_was_given_up_and_comes_back_after_the_worker_has_ended_c
 
     for name in ("first", "second"):
         enqueue("write", {"name": name})
-    worker = crew.start(concurrency=1, grace=0)
-    assert started.wait(20)
-    worker.stop()
-    crew.wait()
-    go_on.set()
-    assert came_back.wait(20)
+    with no_thread_left_behind():
+        worker = crew.start(concurrency=1, grace=0)
+        assert started.wait(20)
+        worker.stop()
+        crew.wait()
+        go_on.set()
     assert (observer.effects(), observer.count("queued")) == (["first"], 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from sa_jobqueue.observe import HeartbeatFailed, LeaseWasLost, RunEnded, RunStar
 from sa_jobqueue.worker.setup import requeue_jitter
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
-from tests.waiting import wait_until
+from tests.waiting import no_thread_left_behind, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,9 +195,8 @@ def test_a_worker_leaves_no_thread_behind(tasks: TaskRegistry, crew: Crew, enque
     for _ in range(10):
         enqueue("function")
         enqueue("coroutine")
-    before = set(threading.enumerate())
-    crew.drain()
-    wait_until(lambda: set(threading.enumerate()) <= before, what="the worker's threads to end")
+    with no_thread_left_behind():
+        crew.drain()
 
 
 def test_a_worker_spreads_the_jobs_of_workers_that_died_together_over_its_jitter(

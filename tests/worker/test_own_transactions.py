@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from sa_jobqueue import CommitRefused, JobSession, current_job
 from sa_jobqueue.observe import LeaseWasLost
 from tests.behaviour.business import Effect
 from tests.proofs.app import QUEUE
-from tests.waiting import wait_until
+from tests.waiting import no_thread_left_behind
 from tests.worker.dead import only_error
 
 if TYPE_CHECKING:
@@ -122,16 +121,15 @@ def test_whoever_gets_the_connection_that_a_handler_has_let_go_is_not_ended_with
 
     home = create_engine(engine.url, pool_size=1, max_overflow=0)
     job = enqueue("linger")
-    before = set(threading.enumerate())
-    worker = crew.start(sessionmaker=session_factory(home), concurrency=1, grace=0)
-    assert has_let_go.wait(20)
-    with home.connect() as another:
-        observer.steal(job.id)
-        events.wait_for(LeaseWasLost)
-        assert another.scalar(text("SELECT 1")) == 1
-    go_on.set()
-    worker.stop()
-    wait_until(lambda: set(threading.enumerate()) <= before, what="the worker's threads to end")
+    with no_thread_left_behind():
+        worker = crew.start(sessionmaker=session_factory(home), concurrency=1, grace=0)
+        assert has_let_go.wait(20)
+        with home.connect() as another:
+            observer.steal(job.id)
+            events.wait_for(LeaseWasLost)
+            assert another.scalar(text("SELECT 1")) == 1
+        go_on.set()
+        worker.stop()
     home.dispose()
 
 
