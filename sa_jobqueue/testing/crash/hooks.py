@@ -19,11 +19,15 @@ __all__ = ["Boundaries"]
 
 
 class Boundaries:
-    """Tells the parent of every boundary. At ``aim`` the process kills itself, or the thread waits for the parent."""
+    """Tells the parent of every boundary. At ``aim`` the process kills itself, or the thread waits for the parent.
+
+    A process that may go on from there is one of many: its parent hears it when it has time, and it must not wait.
+    """
 
     def __init__(self, link: Link, aim: CrashPoint | None, *, fatal: bool) -> None:
         self._link, self._aim, self._fatal = link, aim, fatal
         self._numbering = Numbering()
+        self._tell = link.tell
         self._lock = threading.Lock()
         self._last: dict[int, str] = {}
 
@@ -38,13 +42,14 @@ class Boundaries:
     def _pass(self, when: Literal["before", "after"], what: str) -> None:
         with self._lock:
             point = self._numbering.point(actor_of(threading.current_thread().name), when, what)
-            self._link.tell("passed", point.as_list())
+            self._tell("passed", point.as_list())
             if point == self._aim:
                 self._link.tell("reached")
                 if self._fatal:
                     os.kill(os.getpid(), signal.SIGKILL)
         if point == self._aim:
             self._link.wait()
+            self._tell = self._link.mention
 
     def _on_connect(self, connection: Any, _record: Any) -> None:
         with self._lock:

@@ -24,7 +24,16 @@ class Link:
         A process that nobody listens to any more ends.
         """
         try:
-            self._end.sendall(json.dumps([kind, value]).encode() + b"\n")
+            self._end.sendall(_line(kind, value))
+        except BrokenPipeError:
+            os._exit(1)
+
+    def mention(self, kind: str, value: Any = None) -> None:
+        """:meth:`tell`, but what the other end has no room for is not said: it may be busy with something else."""
+        try:
+            self._end.send(_line(kind, value), socket.MSG_DONTWAIT)  # a short line goes as a whole or not at all
+        except BlockingIOError:
+            return
         except BrokenPipeError:
             os._exit(1)
 
@@ -50,3 +59,7 @@ class Link:
         """Hang up."""
         self._lines.close()
         self._end.close()
+
+
+def _line(kind: str, value: Any) -> bytes:
+    return json.dumps([kind, value]).encode() + b"\n"
