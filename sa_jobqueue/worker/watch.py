@@ -49,7 +49,10 @@ class Overheard:
                 event.remove(engine, "checkin", self._given_back)
 
     def belongs(self, connection: Connection, watch: Watch) -> None:
-        """What happens on this connection, which no other session will ever use, is told to ``watch``."""
+        """What happens on this connection, which no other session will ever use, is told to ``watch``.
+
+        Two entries: the pool knows only ``info``, and a connection that broke has none when its error is told.
+        """
         self._watches[connection] = connection.info[_KEY] = watch
 
     def _remember(self, context: ExceptionContext) -> None:

@@ -24,7 +24,7 @@ def shift(seconds: float) -> None:
     time.time_ns = lambda: real_ns() + int(seconds * 1e9)
     for name in ("localtime", "gmtime", "ctime"):
         setattr(time, name, _of_now(getattr(time, name)))
-    dt.date, dt.datetime = _Date, _Datetime  # type: ignore[misc]
+    dt.date, dt.datetime = _Date, _Datetime  # type: ignore[misc]  # that is the shift
 
 
 def _of_now(convert: Any) -> Any:

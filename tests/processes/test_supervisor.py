@@ -132,7 +132,7 @@ def test_a_third_signal_kills_a_process_that_cannot_stop_and_the_exit_code_says_
 
     for count in (1, 2, 3):
         crowd.signal(signal.SIGTERM)
-        wait_until(lambda: crowd.lines.count("SupervisorStopping") == count, what="the signal to arrive")  # noqa: B023
+        wait_until(lambda: crowd.lines.count("SupervisorStopping") == count, what="the signal to arrive")  # noqa: B023 - called in its own turn
 
     assert crowd.ended() == 1
     assert [code for _, code in crowd.ends()] == [-signal.SIGKILL]

@@ -27,7 +27,7 @@ def test_arguments_that_do_not_fit_are_refused_before_any_sql() -> None:
     def mark(_session: object, first: int) -> None: ...
 
     with pytest.raises(InvalidArgument, match="task 'mark': missing a required argument: 'first'"):
-        mark.new_job()  # type: ignore[call-arg]
+        mark.new_job()  # type: ignore[call-arg]  # the mistake
 
 
 def test_the_jobs_of_a_batch_have_named_arguments_only() -> None:

@@ -67,7 +67,7 @@ async def _serve_and_cancel_at_every_boundary(engine: AsyncEngine) -> int:
         boundaries.task = asyncio.create_task(_serve_one(engine))
         (ending,) = await asyncio.gather(boundaries.task, return_exceptions=True)
         cancelled += isinstance(ending, asyncio.CancelledError)
-        assert engine.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+        assert engine.sync_engine.pool.checkedout() == 0  # type: ignore[attr-defined]  # of a QueuePool
     boundaries.task = None
     await asyncio.wait_for(_serve_one(engine), 10)
     await engine.dispose()

@@ -152,7 +152,7 @@ def test_a_beat_between_a_coroutines_commit_and_its_answer_takes_it_for_no_loss(
             enough = len(begun) + 2  # the keeper is through with the first one when it begins the second
             await_only(asyncio.to_thread(wait_until, lambda: len(begun) >= enough, what="two heartbeats"))
 
-        own.sync_engine.dialect.do_commit = do_commit  # type: ignore[method-assign]
+        own.sync_engine.dialect.do_commit = do_commit  # type: ignore[method-assign]  # of this one
         monkeypatch.setattr(Control, "heartbeat", heartbeat)
         enqueue("effect")
         crew.drain(async_sessionmaker=async_sessionmaker(own), concurrency=1)

@@ -74,7 +74,7 @@ def own_keys(connection: Connection, seen: Mapping[str, Table]) -> float | None:
 def _table(connection: Connection, schema: str | None, name: str) -> Table | None:
     quote = connection.dialect.identifier_preparer.quote_identifier
     row = connection.execute(_TABLE, {"name": name if schema is None else f"{quote(schema)}.{name}"}).first()
-    return None if row is None else Table(name, **{**row._mapping, "options": _options(row.options)})  # noqa: SLF001
+    return None if row is None else Table(name, **{**row._mapping, "options": _options(row.options)})  # noqa: SLF001 - as above
 
 
 def _options(given: list[str] | None) -> dict[str, Any]:
