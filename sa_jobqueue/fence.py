@@ -22,9 +22,13 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from sa_jobqueue.errors import CommitRefused
 
-__all__ = ["Fence", "fence_of", "listen", "put_up"]
+__all__ = ["COMMITS_EARLY", "Fence", "fence_of", "listen", "put_up"]
 
 _KEY = "sa_jobqueue.fence"
+COMMITS_EARLY = (
+    "the handler commits before its job is acknowledged. The worker commits the effect and the ack together; use "
+    "begin_nested() for a part that may fail."
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,27 +71,24 @@ class Fence:
             job_id, reason = self.doom
             raise CommitRefused([job_id], reason)
         if unsettled := self.expected - self.settled:
-            raise CommitRefused(
-                unsettled,
-                "the handler commits before its job is acknowledged. The worker commits the effect and the ack "
-                "together; use session.begin_nested() for a part that may fail.",
-            )
+            raise CommitRefused(unsettled, COMMITS_EARLY)
 
     def ended(self, transaction: SessionTransaction) -> None:
         """A root that ended lifts the fence."""
         if transaction.parent is None:
-            self._reset()
+            self.lift()
+
+    def lift(self) -> None:
+        """The root transaction has ended: nothing of it is left to rely on."""
+        self.doom = None
+        for memory in (self.settled, self.known_duplicates, self.reliances):
+            memory.clear()
 
     def _on_rollback(self, _connection: Connection, name: str, _context: Any) -> None:
         """A savepoint that was made earlier and is still there holds all that came later, released or not."""
         for innermost, job_id, deed in self.reliances:
             if innermost >= _number(name):
                 self.refuse(job_id, f"the {deed} of job {job_id} was made in a savepoint that was rolled back.")
-
-    def _reset(self) -> None:
-        self.doom = None
-        for memory in (self.settled, self.known_duplicates, self.reliances):
-            memory.clear()
 
 
 def fence_of(session: Session) -> Fence:

@@ -20,7 +20,17 @@ from sqlalchemy import BigInteger, Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import psycopg as dialects
 
-__all__ = ["as_sent", "fetch", "in_autocommit", "is_listened_to", "on_driver", "send", "speaks_psycopg", "tell"]
+__all__ = [
+    "as_sent",
+    "fetch",
+    "in_autocommit",
+    "is_listened_to",
+    "on_driver",
+    "send",
+    "speaks_psycopg",
+    "tell",
+    "text_of",
+]
 
 _DRIVERS = frozenset({"psycopg", "psycopg_async"})
 
@@ -54,6 +64,11 @@ def as_sent(statement: Executable, given: Mapping[str, Any]) -> tuple[str, dict[
     return _compiled(statement).with_values(given)
 
 
+def text_of(statement: Executable) -> str:
+    """The SQL for the driver of a statement whose parameters are all sent apart."""
+    return _compiled(statement).sql
+
+
 @contextmanager
 def on_driver(connection: Connection, sql: str, values: Any = None) -> Iterator[None]:
     """For what is done past SQLAlchemy: an error of the driver becomes what SQLAlchemy would have made of it."""
@@ -78,7 +93,10 @@ def tell(driver: Any, message: bytes) -> None:
 
 def is_listened_to(connection: Connection) -> bool:
     """Whether somebody, such as a tracer, is to hear of each statement of the engine."""
-    dispatch: Any = connection.engine.dispatch  # a connection would first join its own, which takes longer
+    engine: Any = connection.engine
+    if not engine._has_events:  # noqa: SLF001 - true of nearly all, and quickly told
+        return False
+    dispatch = engine.dispatch  # a connection would first join its own, which takes longer
     return bool(dispatch.before_cursor_execute or dispatch.after_cursor_execute)
 
 

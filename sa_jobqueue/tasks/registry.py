@@ -73,6 +73,7 @@ class TaskRegistry:
         time_limit: timedelta | float | None = None,
         dedup_key: Callable[..., str | None] | None = None,
         group_commit: int | None = None,
+        core: bool = False,
     ) -> _Declare: ...
 
     @overload
@@ -88,6 +89,7 @@ class TaskRegistry:
         backoff: Backoff | None = None,
         time_limit: timedelta | float | None = None,
         dedup_key: Callable[..., str | None] | None = None,
+        core: bool = False,
     ) -> _DeclareBatch: ...
 
     def task(
@@ -104,6 +106,7 @@ class TaskRegistry:
         dedup_key: Callable[..., str | None] | None = None,
         group_commit: int | None = None,
         batch: int | None = None,
+        core: bool = False,
     ) -> Any:
         """Declare a handler; its first parameter is the session, the others are the job's arguments.
 
@@ -121,6 +124,8 @@ class TaskRegistry:
                 effects are all in this database: a handler may run twice although it did not fail.
             batch: call the handler with up to so many jobs at once, as a list of :class:`ClaimedJob`; their effects
                 and acknowledgements are one commit. If it raises, it is called again with each job alone.
+            core: give the handler a ``Connection``, or an ``AsyncConnection``, instead of a session: for handlers that
+                need no unit of work, which then costs nothing. The worker commits it with the acknowledgement.
 
         Raises:
             InvalidArgument: on a name that is taken, or a value out of range.
@@ -141,6 +146,7 @@ class TaskRegistry:
                     arguments=Arguments.of(called, function, batch=batch is not None),
                     batch=batch,
                     group_commit=group_commit,
+                    core=core,
                 )
             )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.session import JobSession
 from sa_jobqueue.tasks.arguments import Arguments
-from sa_jobqueue.tasks.current import running
+from sa_jobqueue.tasks.current import CURRENT
 from sa_jobqueue.tasks.options import Options
 from sa_jobqueue.values import ClaimedJob, EnqueuedJob, NewJob
 
@@ -43,6 +43,8 @@ class Task(Generic[P, R]):
     arguments: Arguments = field(repr=False)
     batch: int | None = None
     group_commit: int | None = None
+    core: bool = False
+    """True if the handler works on a connection, not in a session."""
 
     @property
     def queue(self) -> str:
@@ -117,8 +119,11 @@ class Task(Generic[P, R]):
         if self.batch:
             return handler(session, [job])
         self.arguments.check(job.args)
-        with running(job):
+        before = CURRENT.set(job)
+        try:
             return handler(session, **job.args)
+        finally:
+            CURRENT.reset(before)
 
     async def arun(self, session: Any, job: ClaimedJob) -> Any:
         """:meth:`run` for a coroutine function."""
@@ -126,5 +131,8 @@ class Task(Generic[P, R]):
         if self.batch:
             return await handler(session, [job])
         self.arguments.check(job.args)
-        with running(job):
+        before = CURRENT.set(job)
+        try:
             return await handler(session, **job.args)
+        finally:
+            CURRENT.reset(before)

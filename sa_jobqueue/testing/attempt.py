@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
 
 from sa_jobqueue.errors import CommitRefused, JobQueueError
-from sa_jobqueue.fence import Fence, fence_of
+from sa_jobqueue.fence import COMMITS_EARLY, Fence, fence_of
 from sa_jobqueue.tasks import Task
+from sa_jobqueue.testing.lending import lent
 from sa_jobqueue.values import ClaimedJob
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.ext.asyncio import AsyncSession
     from sqlalchemy.orm import Session
 
 __all__ = ["Attempt"]
@@ -21,13 +26,41 @@ __all__ = ["Attempt"]
 class Attempt:
     """The savepoint of one run; while it is open, a commit of the session is refused as it is under a worker."""
 
-    def __init__(self, session: Session, job: ClaimedJob, task: Task[Any, Any]) -> None:
+    def __init__(
+        self, session: Session, job: ClaimedJob, task: Task[Any, Any], bind_arguments: Mapping[str, Any]
+    ) -> None:
         self.session, self.job, self.task = session, job, task
+        self._bind_arguments = dict(bind_arguments)
         self._fence = fence_of(session)
         _forget(self._fence, job)
         self._before = _Memory.of(self._fence)
         self._savepoint = session.begin_nested()
         event.listen(session, "before_commit", self._refuse_commit)
+
+    def call(self) -> None:
+        """Call the handler, with the session or with its connection."""
+        if self.task.core:
+            connection = self.session.connection(bind_arguments=self._bind_arguments)
+            with self._lent(connection):
+                self.task.run(connection, self.job)
+        else:
+            self.task.run(self.session, self.job)
+
+    async def acall(self, session: AsyncSession) -> None:
+        """:meth:`call` for a coroutine function; ``session`` is the async side."""
+        if self.task.core:
+            connection = await session.connection(bind_arguments=self._bind_arguments)
+            with self._lent(await connection.run_sync(lambda sync: sync)):
+                await self.task.arun(connection, self.job)
+        else:
+            await self.task.arun(session, self.job)
+
+    @contextmanager
+    def _lent(self, connection: Connection) -> Iterator[None]:
+        """What the handler changes is read anew by whoever has it in the session."""
+        with lent(connection, self.job):
+            yield
+        self.session.expire_all()
 
     def release(self) -> None:
         """Keep what the run did; if this raises, :meth:`undo` is to follow."""
@@ -51,11 +84,7 @@ class Attempt:
 
     def _refuse_commit(self, session: Session) -> None:
         if session.get_nested_transaction() is self._savepoint:
-            raise CommitRefused(
-                [self.job.id],
-                "the handler commits before its job is acknowledged. The worker commits the effect and the ack "
-                "together; use session.begin_nested() for a part that may fail.",
-            )
+            raise CommitRefused([self.job.id], COMMITS_EARLY)
 
     def _stop_refusing(self) -> None:
         if event.contains(self.session, "before_commit", self._refuse_commit):

@@ -112,7 +112,7 @@ def _call(attempt: Attempt) -> BaseException | None:
         raise InvalidArgument(msg)
     try:
         if not attempt.job.duplicate:
-            attempt.task.run(attempt.session, attempt.job)
+            attempt.call()
     except (Exception, SystemExit) as error:  # noqa: BLE001 (a handler may raise anything; the report has it)
         return error
     except BaseException:
@@ -126,7 +126,7 @@ async def _acall(session: AsyncSession, attempt: Attempt) -> BaseException | Non
         return await _on_sync_side(session, _call, attempt)
     try:
         if not attempt.job.duplicate:
-            await attempt.task.arun(session, attempt.job)
+            await attempt.acall(session)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (as above)
         return error
     except BaseException:

@@ -58,7 +58,7 @@ class Inline:
         if len(self._runs) == self._max_runs:
             msg = f"the drain gave up after {self._max_runs} runs; next is task {job.task!r}. Does it enqueue itself?"
             raise JobQueueError(msg)
-        return Attempt(self._session, job, self._tasks[job.task])
+        return Attempt(self._session, job, self._tasks[job.task], self._connects_as)
 
     def end(self, attempt: Attempt, error: BaseException | None) -> None:
         """Acknowledge the job, or record its failure."""

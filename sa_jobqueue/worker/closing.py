@@ -25,7 +25,7 @@ from sqlalchemy import Connection, Dialect, Executable, PoolProxiedConnection, R
 from sa_jobqueue.errors import DuplicateEffect, LeaseLost
 from sa_jobqueue.fence import fence_of
 from sa_jobqueue.statements import settle
-from sa_jobqueue.wire import as_sent, in_autocommit, is_listened_to, speaks_psycopg, tell
+from sa_jobqueue.wire import as_sent, in_autocommit, is_listened_to, speaks_psycopg, tell, text_of
 from sa_jobqueue.worker.backend import is_direct
 
 if TYPE_CHECKING:
@@ -36,25 +36,32 @@ if TYPE_CHECKING:
     from sa_jobqueue.models import Models
     from sa_jobqueue.values import ClaimedJob
 
-__all__ = ["acknowledge_at_commit"]
+__all__ = ["acknowledge_at_commit", "acknowledge_with_commit"]
 
 _BIGINT = psycopg.adapters.types["int8"].oid
 
 
-def acknowledge_at_commit(
-    session: Session, models: Models, job: ClaimedJob, *, natural_keys_only: bool, job_log: bool
-) -> bool:
+def acknowledge_at_commit(session: Session, models: Models, job: ClaimedJob, statement: Executable) -> bool:
     """Let the session's next commit acknowledge the job; False, and nothing is done, where that is not possible.
 
-    That commit raises :class:`LeaseLost` or :class:`DuplicateEffect` instead of committing.
+    That commit raises :class:`LeaseLost` or :class:`DuplicateEffect` instead of committing. ``statement`` is
+    :func:`settle.ack_or_error`.
     """
     connection = session.connection(bind_arguments={"mapper": models.job})
     fence = fence_of(session)
-    if session.twophase or job.id in fence.known_duplicates or not _may_wait(connection):
+    if session.twophase or job.id in fence.known_duplicates:
         return False
-    statement = settle.ack_or_error(models, natural_keys_only=natural_keys_only, log=job_log)
+    if not acknowledge_with_commit(connection, job, statement):
+        return False
     fence.follow(connection)
     fence.settle(job.id, "ack")
+    return True
+
+
+def acknowledge_with_commit(connection: Connection, job: ClaimedJob, statement: Executable) -> bool:
+    """:func:`acknowledge_at_commit` for a connection that is in a transaction."""
+    if not _may_wait(connection):
+        return False
     _take_part_in_commits(connection.dialect)
     _closings[connection.connection] = _Closing(job, statement)
     return True
@@ -118,29 +125,31 @@ class _Closing:
 
     def say(self, pooled: Any, *, is_async: bool) -> bool:
         """Acknowledge; the answer is whether that has committed too."""
-        sql, values = as_sent(self.statement, {"for_id": Int8(self.job.id), "for_token": Int8(self.job.token)})
         driver, together = pooled.dbapi_connection, is_direct(pooled)
         if not is_async:
-            return self._say(sql, values, driver, together=together)
-        committed: bool = driver.run_async(partial(self._say_async, sql, values, together=together))
+            return self._say(driver, together=together)
+        committed: bool = driver.run_async(partial(self._say_async, together=together))
         return committed
 
-    def _say(self, sql: str, values: Any, driver: Any, *, together: bool) -> bool:
-        name = _prepared_as(driver, sql) if together else None
+    def _say(self, driver: Any, *, together: bool) -> bool:
+        name = _prepared_as(driver, self.statement) if together else None
         if name is None:
-            driver.execute(sql, values, prepare=together or None)
+            driver.execute(*self._statement(), prepare=together or None)
             return False
         begin = b"BEGIN; " if driver.pgconn.transaction_status == TransactionStatus.IDLE else b""
         tell(driver, begin + self._message(name))
         return True
 
-    async def _say_async(self, sql: str, values: Any, driver: Any, *, together: bool) -> bool:
-        name = _prepared_as(driver, sql) if together else None
+    async def _say_async(self, driver: Any, *, together: bool) -> bool:
+        name = _prepared_as(driver, self.statement) if together else None
         if name is None:
-            await driver.execute(sql, values, prepare=together or None)
+            await driver.execute(*self._statement(), prepare=together or None)
             return False
         await driver.execute(self._message(name), prepare=False)
         return True
+
+    def _statement(self) -> tuple[str, dict[str, Any]]:
+        return as_sent(self.statement, {"for_id": Int8(self.job.id), "for_token": Int8(self.job.token)})
 
     def _message(self, name: bytes) -> bytes:
         return b'EXECUTE "%b" (%d, %d); COMMIT' % (name, self.job.id, self.job.token)
@@ -155,13 +164,13 @@ class _Closing:
         return error
 
 
-def _prepared_as(driver: Any, sql: str) -> bytes | None:
+def _prepared_as(driver: Any, statement: Executable) -> bytes | None:
     """The name of a statement that the driver has prepared on this connection, None if it has not, or not any more.
 
     Only the driver's own books tell, since it drops its statements after every rollback, also one to a savepoint.
     """
     names: OrderedDict[Any, bytes] | None = getattr(getattr(driver, "_prepared", None), "_names", None)
-    key = _as_prepared(sql)
+    key = _as_prepared(statement)
     if names is None or key not in names or driver.pgconn.pipeline_status != PipelineStatus.OFF:
         return None
     names.move_to_end(key)  # it drops those that were not used for the longest time, too
@@ -169,7 +178,7 @@ def _prepared_as(driver: Any, sql: str) -> bytes | None:
 
 
 @cache
-def _as_prepared(sql: str) -> tuple[bytes, tuple[int, int]]:
+def _as_prepared(statement: Executable) -> tuple[bytes, tuple[int, int]]:
     """The driver's key for a statement: its SQL with numbered parameters, and their types."""
-    numbered = sql.replace("%(for_id)s", "$1").replace("%(for_token)s", "$2")
+    numbered = text_of(statement).replace("%(for_id)s", "$1").replace("%(for_token)s", "$2")
     return numbered.encode(), (_BIGINT, _BIGINT)

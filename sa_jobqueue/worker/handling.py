@@ -1,4 +1,4 @@
-"""Handlers in transactions of their own session: prepare, call, acknowledge last, commit.
+"""Handlers in transactions of their own session or connection: prepare, call, acknowledge last, commit.
 
 The handler's transaction touches the job's row only in its last statement, so that the heartbeat is never blocked by
 the job that it keeps alive.
@@ -10,23 +10,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from sqlalchemy.orm import Session
-
-from sa_jobqueue.errors import CommitRefused, InvalidArgument, JobQueueError, SnoozeJob
-from sa_jobqueue.fence import fence_of
-from sa_jobqueue.models import Models
-from sa_jobqueue.session import JobSession
+from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.values import ClaimedJob
-from sa_jobqueue.worker.closing import acknowledge_at_commit
 from sa_jobqueue.worker.run import Load, Run
-from sa_jobqueue.worker.sessions import SessionSource
+from sa_jobqueue.worker.scopes import Books, Scope, Source, Sources
 from sa_jobqueue.worker.verdict import is_broken
 from sa_jobqueue.worker.watch import Overheard, Watch
-
-if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
 
 __all__ = ["Handling"]
 
@@ -35,7 +26,7 @@ Conclude = Callable[[Run, BaseException | None], None]
 """Told how a run ended; None: its transaction committed."""
 
 _CLOSED = (
-    "the handler closed its session, which undid what it had changed. Leave the session open: the worker commits and "
+    "the handler closed its {what}, which undid what it had changed. Leave the {what} open: the worker commits and "
     "closes it."
 )
 _DISTURBED = "a handler of the group undid something that others may have done."
@@ -43,18 +34,16 @@ _DISTURBED = "a handler of the group undid something that others may have done."
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How handlers are run, and what makes their sessions.
+    """How handlers are run, and what makes their sessions and connections.
 
     ``idle_timeout`` (seconds) is the ``idle_in_transaction_session_timeout`` of their transactions, unless the server,
     the database or the role sets one. ``begin`` is told that a handler's turn has come, and answers whether it is still
     wanted; ``conclude`` is told how it ended, on the thread that it ran on.
     """
 
-    sessions: SessionSource | None
-    async_sessions: SessionSource | None
-    models: Models
-    natural_keys_only: bool
-    job_log: bool
+    sources: Sources | None
+    async_sources: Sources | None
+    books: Books
     idle_timeout: float
     begin: Callable[[Run], bool]
     conclude: Conclude
@@ -91,44 +80,44 @@ class Handling:
         return together
 
     def _transact(self, runs: Sequence[Run]) -> None:
-        source = cast("SessionSource", self.sessions)
-        session: Session = source.make()
+        source = cast("Sources", self.sources).of(runs[0].task)
+        given = source.open()
+        scope = self._scope(source, given, runs)
         try:
-            watch = self._watch(source, session, runs)
             if _is_batch(runs):
-                runs[0].task.function(session, self._begin_batch(runs))
+                runs[0].task.function(given, self._begin_batch(runs))
             else:
                 for run in self._turns(runs):
-                    run.task.run(session, run.job)
-                    _keep_changes(session, runs)
-            self._complete(session, runs, watch)
+                    run.task.run(given, run.job)
+                    if len(runs) > 1:
+                        scope.keep()
+            self._complete(scope, runs)
         finally:
             _detach(runs)
-            session.close()
+            given.close()
             source.forget()
 
     async def _transact_async(self, runs: Sequence[Run]) -> None:
-        source = cast("SessionSource", self.async_sessions)
-        session: AsyncSession = source.make()
-        # Not close() in a finally: the session's own exit is shielded from a cancellation that comes meanwhile.
-        async with session:
-            try:
-                watch = self._watch(source, session.sync_session, runs)
-                if _is_batch(runs):
-                    await runs[0].task.function(session, self._begin_batch(runs))
-                else:
-                    for run in self._turns(runs):
-                        await run.task.arun(session, run.job)
-                        if len(runs) > 1:
-                            await session.run_sync(_keep_changes, runs)
-                await session.run_sync(self._complete, runs, watch)
-            finally:
-                _detach(runs)
+        source = cast("Sources", self.async_sources).of(runs[0].task)
+        given = await source.aopen()
+        scope = self._scope(source, given, runs)
+        try:
+            if _is_batch(runs):
+                await runs[0].task.function(given, self._begin_batch(runs))
+            else:
+                for run in self._turns(runs):
+                    await run.task.arun(given, run.job)
+                    if len(runs) > 1:
+                        await given.run_sync(lambda _: scope.keep())
+            await given.run_sync(lambda _: self._complete(scope, runs))
+        finally:
+            _detach(runs)
+            if not scope.over:
+                await asyncio.shield(given.close())  # a cancellation that comes meanwhile must not leave it open
 
-    def _watch(self, source: SessionSource, session: Session, runs: Sequence[Run]) -> Watch:
+    def _scope(self, source: Source, given: Any, runs: Sequence[Run]) -> Scope:
         watch = Watch(runs, source.home, int(self.idle_timeout * 1000), self.overheard)
-        source.watched(session, watch)
-        return watch
+        return source.scope(given, watch, self.books)
 
     def _turns(self, runs: Sequence[Run]) -> Iterator[Run]:
         """Those whose handlers are to be called, one after the other; a duplicate's is not."""
@@ -149,56 +138,22 @@ class Handling:
             msg = f"the run of job {run.job.id} was given up while it waited for its turn"
             raise JobQueueError(msg)
 
-    def _complete(self, session: Session, runs: Sequence[Run], watch: Watch) -> None:
+    def _complete(self, scope: Scope, runs: Sequence[Run]) -> None:
         """Acknowledge, unless the handler has done so by itself, and commit.
 
         If it has even committed by itself, this fails, but the run is known to be done.
         """
-        if watch.closed:
-            raise CommitRefused(watch.expected, _CLOSED)
+        watch = scope.watch
+        if scope.closed:
+            raise CommitRefused(watch.expected, _CLOSED.format(what=scope.what))
         if watch.disturbed and len(runs) > 1:
             raise CommitRefused(watch.expected, _DISTURBED)
-        settled = fence_of(session).settled
-        self._acknowledge(session, [run for run in runs if run.job.id not in settled], watch)
-        session.commit()
-
-    def _acknowledge(self, session: Session, runs: Sequence[Run], watch: Watch) -> None:
-        """Flush first: the ack is the last statement before the commit, and before any commit to another database."""
-        jobs = JobSession(session, models=self.models, natural_keys_only=self.natural_keys_only, job_log=self.job_log)
-        session.flush()
-        for run in runs:
-            run.settling = True
-        if len(runs) > 1:
-            jobs.ack_many([run.job for run in runs])
-            return
-        for run in runs:
-            if run.job.duplicate:
-                _suppress(jobs, run.job)
-            elif watch.elsewhere or not self._acknowledged_at_commit(session, run.job):
-                jobs.ack(run.job)
-
-    def _acknowledged_at_commit(self, session: Session, job: ClaimedJob) -> bool:
-        return acknowledge_at_commit(
-            session, self.models, job, natural_keys_only=self.natural_keys_only, job_log=self.job_log
-        )
-
-
-def _suppress(jobs: JobSession, job: ClaimedJob) -> None:
-    """If a prune has taken the effect away since the claim, the job comes back at once, and is no duplicate then."""
-    try:
-        jobs.suppress(job)
-    except InvalidArgument as no_effect:
-        raise SnoozeJob(0) from no_effect
+        scope.settle(runs)
+        scope.commit()
 
 
 def _is_batch(runs: Sequence[Run]) -> bool:
     return len(runs) > 1 and runs[0].task.batch is not None
-
-
-def _keep_changes(session: Session, runs: Sequence[Run]) -> None:
-    """In a group, flush changed rows after each handler: the next one may expire or refresh them. New rows can wait."""
-    if len(runs) > 1 and (session.dirty or session.deleted):
-        session.flush()
 
 
 def _raised(act: Callable[[Sequence[Run]], None], runs: Sequence[Run]) -> BaseException | None:

@@ -95,6 +95,8 @@ class Run:
 
     def detach(self, *, committed: bool = False) -> None:
         """The server process may belong to somebody else from now on; what was committed is beyond recall."""
+        if not committed and self.backend is None and self._driver is None:
+            return
         with self._lock:
             self.backend, self.keeps_snapshot = None, False
             self._opening = self._driver = None

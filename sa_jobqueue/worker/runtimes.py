@@ -81,10 +81,10 @@ class LoopRuntime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, load: Load) -> None:
-        await self._perform(load)
-        if load.leave() and (following := self._following()) is not None:
-            self._spawn(following)
+    async def _serve(self, load: Load | None) -> None:
+        while load is not None:
+            await self._perform(load)
+            load = self._following() if load.leave() else None
 
     async def _close(self) -> None:
         for task in self._tasks:

@@ -6,7 +6,7 @@ application's session class and listens to that; the application's class, its li
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,54 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from sa_jobqueue import fence
 from sa_jobqueue.worker import watch
+from sa_jobqueue.worker.closing import acknowledge_at_commit
+from sa_jobqueue.worker.run import Run
+from sa_jobqueue.worker.scopes import Books, alone
 
-__all__ = ["SessionSource", "source_of"]
+__all__ = ["SessionScope", "SessionSource", "source_of"]
+
+
+@dataclass(slots=True)
+class SessionScope:
+    """Handlers in one session."""
+
+    session: Session
+    watch: watch.Watch
+    books: Books
+    what: str = "session"
+
+    @property
+    def closed(self) -> bool:
+        """Told by the watch: a session itself does not say so."""
+        return self.watch.closed
+
+    @property
+    def over(self) -> bool:
+        """A session can be used after its close, too."""
+        return False
+
+    def keep(self) -> None:
+        """Flush changed rows: the next handler may expire or refresh them. New rows can wait."""
+        if self.session.dirty or self.session.deleted:
+            self.session.flush()
+
+    def settle(self, runs: Sequence[Run]) -> None:
+        """Flush first: the ack is the last statement before the commit, and before any commit to another database."""
+        settled = fence.fence_of(self.session).settled
+        left = [run for run in runs if run.job.id not in settled]
+        self.session.flush()
+        for run in left:
+            run.settling = True
+        if self.watch.elsewhere or not self._settle_at_commit(left):
+            self.books.write(self.session, left)
+
+    def commit(self) -> None:
+        """Commit to all databases that the handlers have used."""
+        self.session.commit()
+
+    def _settle_at_commit(self, runs: Sequence[Run]) -> bool:
+        job = alone(runs)
+        return job is not None and acknowledge_at_commit(self.session, self.books.models, job, self.books.last_word)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +73,25 @@ class SessionSource:
     home: Engine
     overheard: bool = False
 
+    def open(self) -> Any:
+        """A ``Session``."""
+        return self.make()
+
+    def scope(self, given: Any, by: watch.Watch, books: Books) -> SessionScope:
+        """Let ``by`` follow the session, and guard its commits."""
+        session: Session = getattr(given, "sync_session", given)
+        fence.put_up(session, fence.Fence(expected=set(by.expected)), heard=self.overheard)
+        watch.follow(session, by, heard=self.overheard)
+        return SessionScope(session, by, books)
+
+    async def aopen(self) -> Any:
+        """An ``AsyncSession``."""
+        return self.make()
+
     def forget(self) -> None:
-        """The session is closed; a ``scoped_session`` must not hand it out again."""
+        """A ``scoped_session`` must not hand a closed session out again."""
         if hasattr(self.make, "remove"):
             self.make.remove()
-
-    def watched(self, session: Session, by: watch.Watch) -> None:
-        """Let ``by`` follow the session, and guard its commits."""
-        guard = fence.Fence(expected=set(by.expected))
-        fence.put_up(session, guard, heard=self.overheard)
-        watch.follow(session, by, heard=self.overheard)
 
 
 def source_of(factory: Any, home: Engine) -> SessionSource:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,23 +32,22 @@ class Tally:
     """Counters that handler threads add to and the main loop takes away."""
 
     _counter: Counter[tuple[str, str, str, int]] = field(default_factory=Counter)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _ended: deque[tuple[str, str, Outcome, float]] = field(default_factory=deque)
 
     def ran(self, job: ClaimedJob, outcome: Outcome, seconds: float) -> None:
-        """A run ended; its time counts whatever the outcome, except for duplicates, which did not run."""
-        with self._lock:
-            self._counter[job.queue, job.task, outcome, OUTCOME] += 1
-            if outcome is not Outcome.DUPLICATE:
-                self._counter[job.queue, job.task, SECONDS, bucket_of(seconds)] += 1
+        """A run ended; from any thread, and counted later: what is done at once for many is done quickly."""
+        self._ended.append((job.queue, job.task, outcome, seconds))
 
     def write(self, add: Callable[[Counts], None]) -> None:
         """Hand all counts to ``add`` and start anew; if it raises, they are kept for the next time."""
-        with self._lock:
-            counter, self._counter = self._counter, Counter()
-        try:
-            if counter:
-                add(Counts(counter))
-        except BaseException:
-            with self._lock:
-                self._counter.update(counter)
-            raise
+        while self._ended:
+            self._count(*self._ended.popleft())
+        if self._counter:
+            add(Counts(self._counter))
+            self._counter = Counter()
+
+    def _count(self, queue: str, task: str, outcome: Outcome, seconds: float) -> None:
+        """A run's time counts whatever its outcome, except for duplicates, which did not run."""
+        self._counter[queue, task, outcome, OUTCOME] += 1
+        if outcome is not Outcome.DUPLICATE:
+            self._counter[queue, task, SECONDS, bucket_of(seconds)] += 1

@@ -56,7 +56,8 @@ class Overheard:
         self._watches[connection] = connection.info[_KEY] = watch
 
     def _remember(self, context: ExceptionContext) -> None:
-        watch = self._watches.get(context.connection) if context.connection is not None else None
+        connection = context.connection
+        watch = None if connection is None else getattr(connection, "watch", None) or self._watches.get(connection)
         error = context.sqlalchemy_exception
         if watch is not None and error is not None and not is_aftermath(error):
             watch.failed(error)
@@ -69,7 +70,7 @@ class Overheard:
 
 
 class Watch:
-    """Follows the transactions of one session for the runs that share it.
+    """Follows the transactions of one session, or connection, for the runs that share it.
 
     Args:
         runs: told which server process the handler's transaction is in, and whether it has committed.
@@ -103,38 +104,40 @@ class Watch:
         for run in self._runs:
             run.detach(committed=committed)
 
-    def begun(self, transaction: SessionTransaction, connection: Connection) -> None:
-        """The session has begun a transaction on this connection.
+    def begun(self, connection: Connection) -> None:
+        """The session has begun a transaction on this connection."""
+        if connection.engine.pool is self._home.pool:
+            self._overheard.belongs(connection, self)
+            self.begun_at_home(connection)
+        else:
+            self.elsewhere = True
+
+    def begun_at_home(self, connection: Connection) -> None:
+        """A transaction was begun on this connection to the database of the jobs.
 
         Who ends a run from outside ends the server process that it is in. There was none if it came too early.
         """
-        if transaction.nested:
-            return
-        if connection.engine.pool is not self._home.pool:
-            self.elsewhere = True
-            return
         for run in self._runs:
             run.open(connection.connection.driver_connection)
         pid, keeps_snapshot = backend_of(connection, self._idle_timeout)
         for run in self._runs:
             run.attach(pid, keeps_snapshot=keeps_snapshot)
-        self._overheard.belongs(connection, self)
         if given_up := next((run for run in self._runs if run.condemned), None):
             msg = f"the run of job {given_up.job.id} was given up before this transaction began: {given_up.condemned}"
             raise JobQueueError(msg)
 
     def committing(self) -> None:
-        """The session's root transaction is about to be committed."""
+        """The root transaction is about to be committed."""
         for run in self._runs:
             run.committing = True
 
     def committed(self) -> None:
-        """The session's root transaction has committed."""
+        """The root transaction has committed."""
         self._answered = True
         self.detach(committed=True)
 
     def rolled_back(self) -> None:
-        """The session's root transaction was rolled back."""
+        """The root transaction was rolled back."""
         self._answered = self.disturbed = True
 
     def ended(self) -> None:
@@ -170,8 +173,8 @@ def _after_loss(session: Session, _instance: object) -> None:
 
 def _after_begin(session: Session, transaction: SessionTransaction, connection: Connection) -> None:
     watch: Watch | None = session.info.get(_KEY)
-    if watch is not None:
-        watch.begun(transaction, connection)
+    if watch is not None and not transaction.nested:
+        watch.begun(connection)
 
 
 def _before_commit(session: Session) -> None:

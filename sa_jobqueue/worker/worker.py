@@ -17,6 +17,7 @@ from sa_jobqueue.observe import Event, WorkerStarted, WorkerStopped, log_event
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import to_seconds
 from sa_jobqueue.worker import poolers, setup
+from sa_jobqueue.worker.connections import connections_of
 from sa_jobqueue.worker.control import Control
 from sa_jobqueue.worker.handling import Handling
 from sa_jobqueue.worker.lanes import Lane
@@ -25,7 +26,8 @@ from sa_jobqueue.worker.listener import Ear, Listener
 from sa_jobqueue.worker.machine import Machine
 from sa_jobqueue.worker.run import Load
 from sa_jobqueue.worker.runtimes import Both, ThreadRuntime
-from sa_jobqueue.worker.sessions import SessionSource, source_of
+from sa_jobqueue.worker.scopes import Books, Sources
+from sa_jobqueue.worker.sessions import source_of
 from sa_jobqueue.worker.shift import Shift
 from sa_jobqueue.worker.signals import stopping_on_signals
 from sa_jobqueue.worker.watch import Overheard
@@ -223,19 +225,20 @@ class Worker:
 
     def _handling(self, shift: Shift, overheard: Overheard) -> Handling:
         return Handling(
-            sessions=self._source(self._sessions),
-            async_sessions=self._source(self._async_sessions),
-            models=self._models,
-            natural_keys_only=self._natural_keys_only,
-            job_log=self._job_log,
+            sources=self._sources_of(self._sessions),
+            async_sources=self._sources_of(self._async_sessions),
+            books=Books(self._models, self._natural_keys_only, self._job_log),
             idle_timeout=self._idle_timeout,
             begin=shift.held.recorder.begin,
             conclude=shift.held.recorder.conclude,
             overheard=overheard,
         )
 
-    def _source(self, factory: Callable[[], Any] | None) -> SessionSource | None:
-        return None if factory is None else source_of(factory, setup.home_engine(factory, self._models))
+    def _sources_of(self, factory: Callable[[], Any] | None) -> Sources | None:
+        if factory is None:
+            return None
+        home = setup.home_engine(factory, self._models)
+        return Sources(source_of(factory, home), connections_of(home))
 
     @contextmanager
     def _hinted(self, shift: Shift, home: Engine) -> Iterator[None]:

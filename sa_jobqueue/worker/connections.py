@@ -1,0 +1,154 @@
+"""The connections of Core handlers: the application's own, with the worker's ears and the commit guard on them.
+
+With a listener for events of an engine, SQLAlchemy asks for listeners at each statement of each connection, which takes
+a fifth of a short transaction. So the worker connects by a subclass that hears where those events would be fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sqlalchemy import Connection, Engine, RootTransaction
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.orm import Session
+
+from sa_jobqueue.errors import CommitRefused, JobQueueError
+from sa_jobqueue.fence import COMMITS_EARLY
+from sa_jobqueue.worker.closing import acknowledge_with_commit
+from sa_jobqueue.worker.run import Run
+from sa_jobqueue.worker.scopes import Books, alone
+from sa_jobqueue.worker.watch import Watch
+
+__all__ = ["ConnectionScope", "ConnectionSource", "connections_of"]
+
+
+class _Guarded(Connection):
+    """Does what a connection does, but commits nothing before its jobs are acknowledged.
+
+    Until a watch is there it is the application's: listeners may use it as soon as it is made.
+    """
+
+    watch: Watch | None = None
+    acknowledged = False
+
+    def guard(self, watch: Watch) -> None:
+        """Let ``watch`` follow what happens, and refuse commits."""
+        self.watch = watch
+        if self.in_transaction():
+            watch.begun_at_home(self)
+
+    def begin(self) -> RootTransaction:
+        """Begin, by itself or before the first statement: the worker knows then which server process that is in."""
+        transaction = super().begin()
+        if self.watch is not None:
+            try:
+                self.watch.begun_at_home(self)
+            except BaseException:
+                transaction.rollback()
+                raise
+        return transaction
+
+    def begin_twophase(self, xid: Any = None) -> NoReturn:  # noqa: ARG002 (SQLAlchemy's parameters)
+        """Refused: what is prepared outlives the worker, and so its lease."""
+        msg = "the connection of a handler has no two-phase transactions: the worker commits it, with the ack"
+        raise JobQueueError(msg)
+
+    def close(self) -> None:
+        """Close; the server process may belong to others from now on."""
+        if self.watch is not None:
+            self.watch.detach()
+        super().close()
+
+    def _commit_impl(self) -> None:
+        if self.watch is None:
+            super()._commit_impl()
+            return
+        if not self.acknowledged:
+            raise CommitRefused(self.watch.expected, COMMITS_EARLY)
+        self.watch.committing()
+        super()._commit_impl()
+        self.acknowledged = False
+        self.watch.committed()
+
+    def _rollback_impl(self) -> None:
+        super()._rollback_impl()
+        self.acknowledged = False
+        if self.watch is not None:
+            self.watch.rolled_back()
+
+
+@dataclass(slots=True)
+class ConnectionScope:
+    """Handlers on one connection."""
+
+    connection: _Guarded
+    watch: Watch
+    books: Books
+    what: str = "connection"
+
+    @property
+    def closed(self) -> bool:
+        """One that is broken is not closed."""
+        return self.connection.closed
+
+    @property
+    def over(self) -> bool:
+        """The same: a connection that was closed stays so."""
+        return self.connection.closed
+
+    def keep(self) -> None:
+        """Nothing waits: a statement is sent when it is executed."""
+
+    def settle(self, runs: Sequence[Run]) -> None:
+        """Acknowledge in a transaction, also if the handlers needed none."""
+        if not self.connection.in_transaction():
+            self.connection.begin()
+        for run in runs:
+            run.settling = True
+        if not self._settle_with_commit(runs):
+            with Session(self.connection, join_transaction_mode="rollback_only") as session:
+                self.books.write(session, runs)
+        self.connection.acknowledged = True
+
+    def commit(self) -> None:
+        """Commit, with savepoints that a handler has left open, and give the connection back in the same breath."""
+        self.connection.commit()
+        self.connection.close()
+
+    def _settle_with_commit(self, runs: Sequence[Run]) -> bool:
+        job = alone(runs)
+        return job is not None and acknowledge_with_commit(self.connection, job, self.books.last_word)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSource:
+    """Connects to ``home``."""
+
+    connect: Callable[[], Any]
+    home: Engine
+
+    def open(self) -> Any:
+        """A ``Connection``."""
+        return self.connect()
+
+    def scope(self, given: Any, watch: Watch, books: Books) -> ConnectionScope:
+        """Let ``watch`` follow the connection, and guard its commits."""
+        connection: _Guarded = getattr(given, "sync_connection", given)
+        connection.guard(watch)
+        return ConnectionScope(connection, watch, books)
+
+    async def aopen(self) -> Any:
+        """An ``AsyncConnection``."""
+        return await self.connect()
+
+    def forget(self) -> None:
+        """The pool has it again."""
+
+
+def connections_of(home: Engine) -> ConnectionSource:
+    """The source for an engine, sync or async; connections have its pool, listeners and settings."""
+    engine = home.execution_options()
+    engine._connection_cls = _Guarded  # noqa: SLF001 - an AsyncEngine knows no other way to connect
+    return ConnectionSource(AsyncEngine(engine).connect if home.dialect.is_async else engine.connect, home)
