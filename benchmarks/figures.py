@@ -28,15 +28,29 @@ class Figure:
 
 
 _AGAINST: Final[Mapping[str, tuple[str, ...]]] = {
-    "insert": ("orm", "core", "async_orm", "async_core", "group", "group_flush", "core_group", "batch"),
+    "insert": (
+        *("orm", "core", "core_session", "async_orm", "async_core", "async_core_session"),
+        *("group", "group_flush", "core_group", "batch"),
+    ),
     "noop": ("noop",),
     "enqueue": ("enqueue",),
     "bulk_enqueue": ("bulk_enqueue",),
 }
 """Which cells of ours do the same work as a cell of a peer (``oban.insert``)."""
 _RATED: Final = (
-    *("orm", "bare", "orm_floor", "core", "bare_core", "core_floor", "raw", "naive", "noop", "no_dedup"),
-    *("async_orm", "async_core", "two_processes", "group", "group_flush", "core_group"),
+    *("orm", "bare", "orm_floor", "core", "bare_core", "core_floor", "core_session", "bare_core_session", "raw"),
+    *(
+        "naive",
+        "noop",
+        "no_dedup",
+        "async_orm",
+        "async_core",
+        "async_core_session",
+        "two_processes",
+        "group",
+        "group_flush",
+        "core_group",
+    ),
     *("batch", "raw_batch", "raw_batch_array", "bare_batch", "raw_unfenced"),
     *("pgbench_lease", "pgbench_one_statement"),
     *("enqueue", "own_insert", "bulk_enqueue", "copy", "held_snapshot", "no_snapshot"),
@@ -52,9 +66,13 @@ _RATIOS: Final = (
     ("core_floor.of_raw", "core_floor", "raw"),
     ("core.of_bare", "core", "bare_core"),
     ("bare_core.of_raw", "bare_core", "raw"),
+    ("core_session.of_raw", "core_session", "raw"),
+    ("core_session.of_bare", "core_session", "bare_core_session"),
+    ("bare_core_session.of_raw", "bare_core_session", "raw"),
     ("bare_batch.of_raw", "bare_batch", "raw_batch"),
     ("async_orm.of_sync", "async_orm", "orm"),
     ("async_core.of_sync", "async_core", "core"),
+    ("async_core_session.of_sync", "async_core_session", "core_session"),
     ("two_processes.of_one", "two_processes", "orm"),
     ("group.of_orm", "group", "orm"),
     ("group_flush.of_orm", "group_flush", "orm"),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from benchmarks.ballast import KINDS, load
 from benchmarks.cells.claims import claim_rate, worker_rate
 from benchmarks.cells.neighbours import SMALL, pickups_beside
-from benchmarks.cells.workers import Plan
+from benchmarks.cells.workers import ON_CONNECTION, Plan
 from benchmarks.rounds import Cell, Sample, Series, median, ratio, run_rounds
 from benchmarks.server import Arena, arena
 
@@ -64,7 +64,7 @@ def _grown(url: str, kind: str, rows: int) -> Iterator[Arena]:
 
 def _cells(kind: str, grown: Arena, jobs: int, concurrency: int) -> list[Cell]:
     """Cells that stay in their own database, whichever the rounds offer them."""
-    plan = Plan("core", concurrency)
+    plan = Plan("core", concurrency, ON_CONNECTION)
     queues = SMALL if kind == "another_queue" else ("default",)
     cells = [
         Cell(f"{kind}.claims", jobs, partial(_claims, grown)),

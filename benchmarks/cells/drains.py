@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from benchmarks.cells import limits
-from benchmarks.cells.workers import Plan, knows, work
+from benchmarks.cells.workers import ON_CONNECTION, Plan, knows, work
 from benchmarks.children import in_children
 from benchmarks.laps import WARM_LOADS, Lap, together
 from benchmarks.meter import metering
@@ -57,9 +57,11 @@ def cells(jobs: int, concurrency: int) -> list[Cell]:
     orm = Plan("orm", concurrency)
     plans = {
         "orm": orm,
-        "core": replace(orm, handler="core"),
+        "core": replace(orm, handler="core", task=ON_CONNECTION),
+        "core_session": replace(orm, handler="core"),
         "async_orm": replace(orm, handler="async_orm"),
-        "async_core": replace(orm, handler="async_core"),
+        "async_core": replace(orm, handler="async_core", task=ON_CONNECTION),
+        "async_core_session": replace(orm, handler="async_core"),
         "noop": replace(orm, handler="noop"),
     }
     found = [_cell(name, jobs, Drain(work, (plan,), effects=name != "noop")) for name, plan in plans.items()]
@@ -78,7 +80,8 @@ def _optional(jobs: int, orm: Plan) -> list[Cell]:
         grouped = replace(orm, task={"group_commit": _GROUP}, warm=WARM_LOADS * _GROUP)
         found += [_cell("group", 4 * jobs, Drain(work, (grouped,)))]
         found += [_cell("group_flush", 2 * jobs, Drain(work, (replace(grouped, handler="orm_flush"),)))]
-        found += [_cell("core_group", 4 * jobs, Drain(work, (replace(grouped, handler="core"),)))]
+        core = replace(grouped, handler="core", task={**grouped.task, **ON_CONNECTION})
+        found += [_cell("core_group", 4 * jobs, Drain(work, (core,)))]
     if knows("batch"):
         batched = replace(orm, handler="batch", task={"batch": _BATCH}, warm=WARM_LOADS * _BATCH)
         found += [_cell("batch", 10 * jobs, Drain(work, (batched,)))]
@@ -88,10 +91,11 @@ def _optional(jobs: int, orm: Plan) -> list[Cell]:
 def _limits(jobs: int, concurrency: int) -> list[Cell]:
     return [
         _bare("bare", jobs, limits.bare, concurrency, "orm"),
-        _bare("bare_core", jobs, limits.bare, concurrency, "core"),
+        _bare("bare_core", jobs, partial(limits.bare, core=True), concurrency, "core"),
+        _bare("bare_core_session", jobs, limits.bare, concurrency, "core"),
         _bare("bare_batch", 10 * jobs, limits.bare_batch, concurrency, _BATCH),
-        _cell("orm_floor", jobs, Drain(limits.floor, (concurrency, "orm"))),
-        _cell("core_floor", jobs, Drain(limits.floor, (concurrency, "core"))),
+        _cell("orm_floor", jobs, Drain(limits.floor, (concurrency,))),
+        _cell("core_floor", jobs, Drain(limits.core_floor, (concurrency,))),
         _cell("naive", jobs // 2, Drain(limits.naive, (concurrency,))),
         _cell("raw", 3 * jobs, Drain(limits.raw, (_RAW_THREADS,))),
         _cell("raw_batch", 20 * jobs, Drain(limits.raw_batch, (concurrency,))),

@@ -23,6 +23,7 @@ __all__ = [
     "bare",
     "bare_batch",
     "connect",
+    "core_floor",
     "floor",
     "in_threads",
     "naive",
@@ -64,16 +65,20 @@ SETTLE_MANY: Final = """
 ACK_UNFENCED: Final = "DELETE FROM jobqueue_job WHERE id = ANY(%s)"
 
 
-def bare(url: str, jobs: int, threads: int, handler_name: str) -> Lap:
-    """The business transaction of a handler and nothing else: no queue, ``Session``, handler, commit."""
+def bare(url: str, jobs: int, threads: int, handler_name: str, *, core: bool = False) -> Lap:
+    """The business transaction of a handler and nothing else: no queue, ``Session``, handler, commit.
+
+    With ``core`` a ``Connection`` instead of the session, as for a task that has this option.
+    """
     watch, engine = Stopwatch(), application_engine(url, threads)
     handler = HANDLERS[handler_name](watch)
+    opened = engine.connect if core else partial(Session, engine)
 
     def transact(numbers: Iterable[int]) -> None:
         for n in numbers:
-            with Session(engine) as session:
-                handler(session, n)
-                session.commit()
+            with opened() as given:
+                handler(given, n)
+                given.commit()
             watch.ended()
 
     in_threads([partial(transact, range(1 + each, jobs + 1, threads)) for each in range(threads)])
@@ -118,20 +123,41 @@ def naive(url: str, threads: int) -> Lap:
     return watch.lap()
 
 
-def floor(url: str, threads: int, handler_name: str) -> Lap:
-    """What a leased job costs at least: a raw claim for a hundred, and in each handler's session a raw settle."""
+def floor(url: str, threads: int) -> Lap:
+    """What a leased ORM job costs at least: a raw claim for a hundred, and in each handler's session a raw settle."""
     watch, engine = Stopwatch(), application_engine(url, threads)
-    handler = HANDLERS[handler_name](watch)
+    handler = HANDLERS["orm"](watch)
 
+    def run(ident: int, token: int, n: int) -> None:
+        with Session(engine) as session:
+            handler(session, n)
+            session.flush()
+            session.connection().exec_driver_sql(SETTLE, (ident, token))
+            session.commit()
+
+    return _drain_leases(url, threads, run, watch)
+
+
+def core_floor(url: str, threads: int) -> Lap:
+    """:func:`floor` for a Core handler on a connection."""
+    watch, engine = Stopwatch(), application_engine(url, threads)
+    handler = HANDLERS["core"](watch)
+
+    def run(ident: int, token: int, n: int) -> None:
+        with engine.connect() as connection:
+            handler(connection, n)
+            connection.exec_driver_sql(SETTLE, (ident, token))
+            connection.commit()
+
+    return _drain_leases(url, threads, run, watch)
+
+
+def _drain_leases(url: str, threads: int, run: Callable[[int, int, int], None], watch: Stopwatch) -> Lap:
     def drain() -> None:
         with connect(url) as link:
             while jobs := link.execute(CLAIM).fetchall():
                 for ident, token, args in jobs:
-                    with Session(engine) as session:
-                        handler(session, args["n"])
-                        session.flush()
-                        session.connection().exec_driver_sql(SETTLE, (ident, token))
-                        session.commit()
+                    run(ident, token, args["n"])
                     watch.ended()
 
     in_threads([drain] * threads)

@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from benchmarks.cells.workers import HANDLERS, Plan, application_engine, worker_of
+from benchmarks.cells.workers import HANDLERS, ON_CONNECTION, Plan, application_engine, worker_of
 from benchmarks.children import answer, child
 from benchmarks.laps import Stopwatch
 from benchmarks.rounds import Cell, Sample
@@ -28,7 +28,8 @@ __all__ = ["cells", "paired"]
 
 def cells(jobs: int, concurrency: int) -> list[Cell]:
     """Jobs with an ORM handler, and with a Core handler."""
-    return [Cell(f"{each}_paired", jobs, partial(paired, Plan(each, concurrency))) for each in ("orm", "core")]
+    plans = {"orm": Plan("orm", concurrency), "core": Plan("core", concurrency, ON_CONNECTION)}
+    return [Cell(f"{name}_paired", jobs, partial(paired, plan)) for name, plan in plans.items()]
 
 
 def paired(plan: Plan, arena: Arena, jobs: int) -> Sample:
@@ -54,7 +55,9 @@ class _Pairs:
     """Times what its subscriber hears: a job from the end of the last bare transaction on its thread to its own end."""
 
     def __init__(self, url: str, plan: Plan, handler: Any) -> None:
-        self._engine, self._handler, self._warm = application_engine(url, plan.concurrency), handler, plan.warm
+        engine = application_engine(url, plan.concurrency)
+        self._open = engine.connect if plan.task == ON_CONNECTION else partial(Session, engine)
+        self._handler, self._warm = handler, plan.warm
         self._own = threading.local()
         self._times: list[tuple[float, float]] = []
 
@@ -63,9 +66,9 @@ class _Pairs:
         if not isinstance(event, RunEnded):
             return
         ended = time.perf_counter()
-        with Session(self._engine) as session:
-            self._handler(session, -event.job.args["n"])
-            session.commit()
+        with self._open() as given:
+            self._handler(given, -event.job.args["n"])
+            given.commit()
         now = time.perf_counter()
         if hasattr(self._own, "since"):
             self._times.append((ended - self._own.since, now - ended))

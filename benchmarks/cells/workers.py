@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
-from sqlalchemy import Engine, create_engine, insert
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy import Connection, Engine, create_engine, insert
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import Session, sessionmaker
 
 from benchmarks.business import TASK, Effect
@@ -17,8 +17,10 @@ from benchmarks.laps import WARM, Lap, Stopwatch
 from sa_jobqueue import ClaimedJob, TaskRegistry, Worker
 from sa_jobqueue.observe import Event, RunEnded, log_event
 
-__all__ = ["HANDLERS", "Plan", "application_engine", "knows", "work", "worker_of"]
+__all__ = ["HANDLERS", "ON_CONNECTION", "Plan", "application_engine", "knows", "work", "worker_of"]
 
+ON_CONNECTION: Final[Mapping[str, Any]] = MappingProxyType({"core": True})
+"""The option of a task whose handler works on a connection; the handlers ``core`` can, and in a session too."""
 INSERT: Final = insert(Effect.__table__)  # type: ignore[arg-type]  # a mapped class has a Table here
 
 
@@ -100,9 +102,9 @@ def _orm_flush(watch: Stopwatch) -> Callable[..., Any]:
 
 
 def _core(watch: Stopwatch) -> Callable[..., Any]:
-    def record(session: Session, n: int) -> None:
+    def record(given: Session | Connection, n: int) -> None:
         watch.started()
-        session.execute(INSERT, {"n": n})
+        given.execute(INSERT, {"n": n})
 
     return record
 
@@ -131,9 +133,9 @@ def _async_orm(watch: Stopwatch) -> Callable[..., Any]:
 
 
 def _async_core(watch: Stopwatch) -> Callable[..., Any]:
-    async def record(session: AsyncSession, n: int) -> None:
+    async def record(given: AsyncSession | AsyncConnection, n: int) -> None:
         watch.started()
-        await session.execute(INSERT, {"n": n})
+        await given.execute(INSERT, {"n": n})
 
     return record
 
