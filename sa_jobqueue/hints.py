@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+import psycopg
 from psycopg.pq import TransactionStatus
 from sqlalchemy import Connection, event
 from sqlalchemy.orm import Session
 
 from sa_jobqueue.models import Models
 from sa_jobqueue.statements import hint
+from sa_jobqueue.wire import tell
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import SessionTransaction
@@ -108,16 +110,19 @@ def _send(pending: _Pending) -> None:
     if debounce is None or driver.driver_connection.info.transaction_status is not TransactionStatus.IDLE:
         return
     if due := debounce.due(pending.queues, time.monotonic()):
-        _notify(driver.dbapi_connection, [(pending.channel, hint.mark(queue)) for queue in due])
+        _notify(driver.dbapi_connection, [hint.notify(pending.channel, hint.mark(queue)) for queue in due])
 
 
-def _notify(dbapi: Any, hints: list[tuple[str, str]]) -> None:
+def _notify(dbapi: Any, statements: list[str]) -> None:
+    if isinstance(dbapi, psycopg.Connection):
+        tell(dbapi, ";".join(statements).encode())
+        return
     before = dbapi.autocommit
     dbapi.autocommit = True
     try:
         cursor = dbapi.cursor()
-        for each in hints:
-            cursor.execute(hint.NOTIFY, each)
+        for each in statements:
+            cursor.execute(each)
         cursor.close()
     finally:
         dbapi.autocommit = before

@@ -15,7 +15,7 @@ from sa_jobqueue.models import Models
 from sa_jobqueue.statements import enqueue
 from sa_jobqueue.states import State
 from sa_jobqueue.values import EnqueuedJob, NewJob
-from sa_jobqueue.wire import in_autocommit, send
+from sa_jobqueue.wire import fetch, in_autocommit, send
 
 __all__ = ["insert_all", "insert_one"]
 
@@ -25,12 +25,14 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 def insert_one(connection: Connection, models: Models, job: NewJob) -> EnqueuedJob:
     """Insert a job without a unique key."""
-    row = send(connection, enqueue.enqueue(models, unique=False), _parameters(job)).one()
-    return EnqueuedJob(row.id, created=True, status=State(row.status))
+    ((job_id, status, _),) = fetch(connection, enqueue.enqueue(models, unique=False), _parameters(job))
+    return EnqueuedJob(job_id, created=True, status=State(status))
 
 
 def insert_all(connection: Connection, models: Models, jobs: Sequence[NewJob]) -> list[EnqueuedJob]:
     """Insert any number of jobs; the answers stand in their order, the second one of a key got the first one's job."""
+    if len(jobs) == 1 and jobs[0].unique_key is None:
+        return [insert_one(connection, models, jobs[0])]
     keyed = [job for job in jobs if job.unique_key is not None]
     plain = iter(_insert_plain(connection, models, [job for job in jobs if job.unique_key is None]))
     made = _insert_keyed(connection, models, keyed) if keyed else {}

@@ -95,8 +95,9 @@ class JobSession:
         new = NewJob(task, args, queue, priority, delay, run_at, max_attempts, dedup_key, unique_key, headers)
         if unique_key is not None:
             return self.enqueue_many([new])[0]
-        answer = insertion.insert_one(self._connection(), self._models, new)
-        self._hint([(new.queue, answer)])
+        connection = self._connection()
+        answer = insertion.insert_one(connection, self._models, new)
+        self._hint(connection, [(new.queue, answer)])
         return answer
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[EnqueuedJob]:
@@ -105,8 +106,11 @@ class JobSession:
         A job whose ``unique_key`` is held by a live job, or by an earlier one of the same call, gets that job.
         """
         new = list(jobs)
-        answers = insertion.insert_all(self._connection(), self._models, new) if new else []
-        self._hint((job.queue, answer) for job, answer in zip(new, answers, strict=True))
+        if not new:
+            return []
+        connection = self._connection()
+        answers = insertion.insert_all(connection, self._models, new)
+        self._hint(connection, ((job.queue, answer) for job, answer in zip(new, answers, strict=True)))
         return answers
 
     def claim(
@@ -339,11 +343,11 @@ class JobSession:
         recent = self._execute(rollup.window(self._models), {"window": window}).all()
         return rates.queue_stats([*live, *dead], recent, window)
 
-    def _hint(self, enqueued: Iterable[tuple[str, EnqueuedJob]]) -> None:
+    def _hint(self, connection: Connection, enqueued: Iterable[tuple[str, EnqueuedJob]]) -> None:
         """Only of jobs that may run at once; a worker looks by itself when others become due."""
         queues = {queue for queue, job in enqueued if job.created and job.status is State.QUEUED}
         if queues:
-            hint_after_commit(self.session, self._connection(), self._models, queues)
+            hint_after_commit(self.session, connection, self._models, queues)
 
     @property
     def _fence(self) -> Fence:

@@ -92,8 +92,10 @@ def tell(driver: Any, message: bytes) -> None:
 
 
 def is_listened_to(connection: Connection) -> bool:
-    """Whether somebody, such as a tracer, is to hear of each statement of the engine."""
+    """Whether somebody is to hear of each statement of the engine: a tracer, or who reads its log (``echo``)."""
     engine: Any = connection.engine
+    if connection._echo:  # noqa: SLF001 - asked of the logger once, when the connection was made
+        return True
     if not engine._has_events:  # noqa: SLF001 - true of nearly all, and quickly told
         return False
     dispatch = engine.dispatch  # a connection would first join its own, which takes longer

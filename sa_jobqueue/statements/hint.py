@@ -7,9 +7,9 @@ from hashlib import blake2s
 
 from sa_jobqueue.models import Models
 
-__all__ = ["NOTIFY", "channel", "listen", "mark"]
+__all__ = ["NOTIFY", "channel", "listen", "mark", "notify"]
 
-NOTIFY = "SELECT pg_notify(%s, %s)"
+NOTIFY = "NOTIFY {channel}, '{word}'"
 
 
 @cache
@@ -22,6 +22,11 @@ def channel(models: Models) -> str:
 def listen(models: Models) -> str:
     """The statement that subscribes to it."""
     return f"LISTEN {channel(models)}"
+
+
+def notify(channel: str, word: str) -> str:
+    """The statement that says a word there: a :func:`mark`, or anything else without a quote or backslash."""
+    return NOTIFY.format(channel=channel, word=word)
 
 
 @cache

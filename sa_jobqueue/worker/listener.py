@@ -100,7 +100,7 @@ class Listener(threading.Thread):
     def _prove(self, driver: Any) -> None:
         """Send ourselves a notification, and wait for it."""
         word = f"{_OWN}{secrets.token_hex(8)}"
-        driver.execute(hint.NOTIFY, (self._channel, word))
+        driver.execute(hint.notify(self._channel, word))
         deadline = time.monotonic() + _ANSWER_WITHIN
         while not self._pass_on(self._notices(driver, deadline), word):
             if time.monotonic() > deadline:

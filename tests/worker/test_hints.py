@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 CHANNEL = hint.channel(Models())
 SLEEPY: dict[str, Any] = {"poll_interval": 600, "sweep_interval": 600}
 """A worker that would find a job only in the test after next, if nobody woke it up."""
-_END_LISTENER = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_notify%' AND "
-_END_LISTENER += "datname = current_database() AND pid <> pg_backend_pid()"
+_END_LISTENER = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'NOTIFY sa_jobqueue%'"
+_END_LISTENER += " AND datname = current_database() AND pid <> pg_backend_pid()"
 
 
 class Notices:
@@ -116,7 +116,7 @@ def test_a_listener_that_the_server_ends_listens_again_and_misses_nothing(
 def test_where_no_notification_arrives_it_is_said_once_and_polling_goes_on(
     crew: Crew, enqueue: Callable[..., EnqueuedJob], events: Events, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hint, "NOTIFY", "SELECT %s, %s")
+    monkeypatch.setattr(hint, "NOTIFY", "SELECT '{channel}', '{word}'")
     crew.start(poll_interval=0.05)
     events.wait_for(ListeningFailed)
     enqueue("mark", {"name": "polled"})
@@ -232,7 +232,7 @@ def test_a_session_inside_a_transaction_of_its_test_sends_no_hint_before_its_tim
 def test_a_connection_that_dies_with_its_commit_is_no_error_of_the_caller(
     engine: Engine, observer: Observer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hint, "NOTIFY", "SELECT pg_terminate_backend(pg_backend_pid()), %s, %s")
+    monkeypatch.setattr(hint, "NOTIFY", "SELECT pg_terminate_backend(pg_backend_pid()), '{channel}', '{word}'")
     with Session(engine) as session:
         JobSession(session).enqueue("t", queue="last words")
         session.commit()
