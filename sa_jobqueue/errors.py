@@ -7,7 +7,8 @@
     │   └── CommitRefused         the fence stopped a commit that no live token covers
     ├── DuplicateEffect           another job committed the effect of this dedup key first
     ├── InvalidArgument           (also a ValueError) refused before any SQL
-    │   └── InvalidPayload        names the path of the value that JSON or PostgreSQL cannot store
+    │   ├── InvalidPayload        names the path of the value that JSON or PostgreSQL cannot store
+    │   └── NoSuchEffect          a job was to be suppressed, but its effect does not exist; only the SQL can tell
     ├── UnsupportedDatabase       not PostgreSQL, or an isolation level that cannot hold a lock
     ├── SchemaMismatch            our tables are missing, or are of another release
     ├── MigrationBlocked          a table lock was not to be had in time; nothing was changed
@@ -35,6 +36,7 @@ __all__ = [
     "JobQueueError",
     "LeaseLost",
     "MigrationBlocked",
+    "NoSuchEffect",
     "PruneUnfinished",
     "RejectJob",
     "SchemaMismatch",
@@ -97,6 +99,17 @@ class InvalidPayload(InvalidArgument):
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path, problem
         super().__init__(f"{path} {problem}")
+
+
+class NoSuchEffect(InvalidArgument):
+    """The job is no duplicate, or is none any more since a prune; it was left as it is, and its owner still has it."""
+
+    def __init__(self, job_id: int, scope: str, key: str) -> None:
+        self.job_id, self.scope, self.key = job_id, scope, key
+        super().__init__(
+            f"job {job_id} has no effect to be a duplicate of: none has dedup key {key!r} (scope {scope!r}). "
+            f"Do the work, then ack(job)."
+        )
 
 
 class UnsupportedDatabase(JobQueueError):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sa_jobqueue import exchange, insertion, rates
 from sa_jobqueue.backoff import Backoff
-from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, LeaseLost, UnsupportedDatabase
+from sa_jobqueue.errors import DuplicateEffect, InvalidArgument, LeaseLost, NoSuchEffect, UnsupportedDatabase
 from sa_jobqueue.fence import Fence, fence_of
 from sa_jobqueue.hints import hint_after_commit
 from sa_jobqueue.models import Models
@@ -231,13 +231,12 @@ class JobSession:
 
         Raises:
             LeaseLost: the token is stale.
-            InvalidArgument: there is no such effect; the job is left as it is.
+            NoSuchEffect: perhaps a prune has taken it away since the claim; the job is left as it is.
         """
         row = self._settle(job, settle.suppress(self._models, log=self._log), "ack")
         if not row.exists:
             self._fence.settled.discard(job.id)
-            msg = f"job {job.id} has no effect to be a duplicate of; do the work, then ack(job)"
-            raise InvalidArgument(msg)
+            raise NoSuchEffect(job.id, job.dedup_scope, job.idempotency_key)
         return Acked(job.id, duplicate=True)
 
     def fail(self, job: ClaimedJob, error: BaseException | str, retry_in: timedelta | float | None = None) -> Failed:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.orm import Session
 
 from sa_jobqueue import exchange
-from sa_jobqueue.errors import InvalidArgument
+from sa_jobqueue.errors import NoSuchEffect
 from sa_jobqueue.exchange import Place, Sight
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
@@ -182,7 +182,7 @@ def _suppress(jobs: JobSession, job: ClaimedJob) -> Outcome:
     """If a prune has taken the effect away meanwhile, the job runs again, and is no duplicate then."""
     try:
         jobs.suppress(job)
-    except InvalidArgument:
+    except NoSuchEffect:
         jobs.snooze(job, 0)
         return Outcome.SNOOZED
     return Outcome.DUPLICATE

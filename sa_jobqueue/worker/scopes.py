@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from sa_jobqueue.errors import InvalidArgument, SnoozeJob
+from sa_jobqueue.errors import NoSuchEffect, SnoozeJob
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
 from sa_jobqueue.statements import settle
@@ -114,5 +114,5 @@ def _suppress(jobs: JobSession, job: ClaimedJob) -> None:
     """If a prune has taken the effect away since the claim, the job comes back at once, and is no duplicate then."""
     try:
         jobs.suppress(job)
-    except InvalidArgument as no_effect:
+    except NoSuchEffect as no_effect:
         raise SnoozeJob(0) from no_effect

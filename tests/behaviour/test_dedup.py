@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy.exc import DBAPIError
 
-from sa_jobqueue import CommitRefused, DuplicateEffect, InvalidArgument
+from sa_jobqueue import CommitRefused, DuplicateEffect, InvalidArgument, NoSuchEffect
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_a_job_without_an_effect_cannot_be_suppressed_away(queue: Client, observ
     queue.enqueue("t")
     job = queue.claim()
 
-    with pytest.raises(InvalidArgument, match="no effect to be a duplicate of"):
+    with pytest.raises(NoSuchEffect, match="no effect to be a duplicate of"):
         queue.suppress(job)
 
     queue.ack(job)
