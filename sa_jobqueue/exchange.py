@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from sa_jobqueue.models import Models
-from sa_jobqueue.retention import Place as PrunePlace
+from sa_jobqueue.retention import Bookmark, Pruned, Retention
 from sa_jobqueue.statements import claim, lease, look, prune, settle, sweep
 from sa_jobqueue.states import Outcome
 from sa_jobqueue.values import ClaimedJob, Swept
@@ -21,8 +21,7 @@ __all__ = [
     "Sight",
     "claim_ready",
     "extend",
-    "first_place",
-    "prune_piece",
+    "prune_pieces",
     "release_many",
     "release_unanswered",
     "see",
@@ -130,25 +129,38 @@ def release_unanswered(
     return len(fetch(connection, released, {"ids": ids, "tokens": tokens, "sinces": sinces}))
 
 
-def first_place(what: str) -> PrunePlace:
+def prune_pieces(
+    connection: Connection, models: Models, retention: Retention, limit: int, behind: Pruned | None
+) -> Pruned:
+    """Prune the next piece of each kind that has not come to its end, by one statement each."""
+    counts, bookmarks = dict[str, int](), dict[str, Bookmark]()
+    for what, age in retention.ages.items():
+        bookmark = _beginning(what) if behind is None else behind.bookmarks.get(what)
+        if bookmark is not None:
+            counts[what], rest = _prune_piece(connection, models, what, age, limit, bookmark)
+            bookmarks |= {} if rest is None else {what: rest}
+    return Pruned(**counts, bookmarks=bookmarks)
+
+
+def _beginning(what: str) -> Bookmark:
     """Where the walk over one kind of rows begins."""
     return "(0,0)" if what in prune.BY_PAGES else datetime.min.replace(tzinfo=UTC)
 
 
-def prune_piece(
-    connection: Connection, models: Models, what: str, age: timedelta, limit: int, place: PrunePlace
-) -> tuple[int, PrunePlace | None]:
+def _prune_piece(
+    connection: Connection, models: Models, what: str, age: timedelta, limit: int, bookmark: Bookmark
+) -> tuple[int, Bookmark | None]:
     """Delete what is older than ``age`` in the next piece; says how many, and where to go on (None: at the end)."""
     given: dict[str, Any] = {"age": age, "limit": limit}
     if what in prune.BY_INDEX:
-        row = send(connection, prune.BY_INDEX[what](models), given | {"since": place}).one()
+        row = send(connection, prune.BY_INDEX[what](models), given | {"since": bookmark}).one()
         return row.pruned, row.last if row.seen == limit else None
-    end = _page(place) + max(1, limit // _ROWS_OF_A_PAGE)
-    row = send(connection, prune.BY_PAGES[what](models), given | {"behind": place, "before": f"({end},0)"}).one()
+    end = _page(bookmark) + max(1, limit // _ROWS_OF_A_PAGE)
+    row = send(connection, prune.BY_PAGES[what](models), given | {"behind": bookmark, "before": f"({end},0)"}).one()
     if row.seen == limit:
         return row.pruned, row.last
     return row.pruned, f"({end},0)" if end < row.pages else None
 
 
-def _page(place: PrunePlace) -> int:
-    return int(str(place).strip("()").partition(",")[0])
+def _page(bookmark: Bookmark) -> int:
+    return int(str(bookmark).strip("()").partition(",")[0])

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from sa_jobqueue.errors import InvalidArgument
 from sa_jobqueue.values import to_seconds
 
-__all__ = ["MOST_PRUNED", "PRUNE_LIMIT", "Place", "Pruned", "Retention", "check_limit"]
+__all__ = ["MOST_PRUNED", "PRUNE_LIMIT", "Bookmark", "Pruned", "Retention", "check_limit"]
 
 PRUNE_LIMIT = 5_000
 """Rows of each table that one batch looks at, unless told otherwise."""
@@ -18,7 +18,7 @@ MOST_PRUNED = 10_000
 
 _SHORTEST = 1.0
 
-Place = str | datetime
+Bookmark = str | datetime
 """Where a walk goes on: behind a row of the heap, or at an instant of an index."""
 
 
@@ -70,12 +70,12 @@ class Pruned:
     job_log: int = 0
     rollup: int = 0
     dedup_keys: int = 0
-    places: Mapping[str, Place] = field(default_factory=dict, repr=False, hash=False)
+    bookmarks: Mapping[str, Bookmark] = field(default_factory=dict, repr=False, hash=False)
     """Where the next batch goes on, by name; what is not there is at its end."""
 
     def __add__(self, later: Pruned) -> Pruned:
         mine, theirs = self.counts, later.counts
-        return Pruned(**{name: mine[name] + theirs[name] for name in mine}, places=later.places)
+        return Pruned(**{name: mine[name] + theirs[name] for name in mine}, bookmarks=later.bookmarks)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -90,7 +90,7 @@ class Pruned:
     @property
     def more(self) -> bool:
         """False if every table was walked to its end."""
-        return bool(self.places)
+        return bool(self.bookmarks)
 
 
 _NAMES = tuple(each.name for each in fields(Retention))

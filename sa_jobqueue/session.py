@@ -17,7 +17,7 @@ from sa_jobqueue.fence import Fence, fence_of
 from sa_jobqueue.hints import hint_after_commit
 from sa_jobqueue.models import Models
 from sa_jobqueue.payload import clean_text
-from sa_jobqueue.retention import PRUNE_LIMIT, Place, Pruned, Retention, check_limit
+from sa_jobqueue.retention import PRUNE_LIMIT, Pruned, Retention, check_limit
 from sa_jobqueue.statements import claim, operate, rollup, settle, sweep
 from sa_jobqueue.states import DeathReason, State
 from sa_jobqueue.values import (
@@ -325,14 +325,7 @@ class JobSession:
             InvalidArgument: ``limit`` is out of range.
         """
         check_limit(limit)
-        connection, counts = self._lockable(), dict[str, int]()
-        places = dict[str, Place]()
-        for what, age in retention.ages.items():
-            place = exchange.first_place(what) if behind is None else behind.places.get(what)
-            if place is not None:
-                counts[what], rest = exchange.prune_piece(connection, self._models, what, age, limit, place)
-                places |= {} if rest is None else {what: rest}
-        return Pruned(**counts, places=places)
+        return exchange.prune_pieces(self._lockable(), self._models, retention, limit, behind)
 
     def stats(self, *, window: timedelta = timedelta(minutes=5)) -> list[QueueStats]:
         """Counts per queue, and what ran within ``window``: throughput, re-queues, p50 and p99 of the run time."""

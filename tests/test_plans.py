@@ -218,7 +218,7 @@ def test_a_batch_of_keys_reads_live_jobs_once_and_only_if_some_are_old(
     place: str, times: int, mode: str, crowded: Engine, owned: ClaimedJob
 ) -> None:
     at = _last_key(crowded) if place == "last" else place
-    retention, behind = Retention(dedup_keys=MONTH), Pruned(places={"dedup_keys": at})
+    retention, behind = Retention(dedup_keys=MONTH), Pruned(bookmarks={"dedup_keys": at})
     (statement,) = _sent_by(lambda jobs, _: jobs.prune(retention, limit=MANY, behind=behind), crowded, owned)
     reads = [node for node in _explained(statement, mode, crowded) if node.get("Relation Name") == JOBS]
     assert sum(node["Actual Loops"] for node in reads) == times
