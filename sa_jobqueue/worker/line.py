@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg.types.json import set_json_loads
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -25,13 +25,20 @@ _CUT_AFTER = 1.5
 """A transaction is cut after so many of its bounds: where the server still answers, its own error comes first."""
 
 
+class _Bounded(Protocol):
+    """Bounds the transaction in its block, on the thread that it runs on."""
+
+    def __call__(self, at_hand: Connection | None = None, /) -> AbstractContextManager[None]:
+        """The wait for a connection is part of it, unless there is one ``at_hand``."""
+
+
 @dataclass(slots=True)
 class Line:
     """An engine, and what each of its transactions runs in: it is bounded to about ``within`` seconds."""
 
     engine: Engine
     within: float
-    bounded: Callable[..., AbstractContextManager[None]]
+    bounded: _Bounded
     _at_hand: Connection | None = None
 
     @contextmanager
