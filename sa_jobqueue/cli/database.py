@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from sa_jobqueue.cli.problems import MISUSED, Problem
 from sa_jobqueue.migrations import check_schema
+from sa_jobqueue.models import Models
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -69,14 +70,16 @@ def open_engine(given: str | None, *, schema: str | None = None) -> Iterator[Eng
 
 
 @contextmanager
-def open_session(given: str | None, *, schema: str | None = None) -> Iterator[Session]:
-    """One transaction, committed at the end of the block.
+def open_session(given: str | None, *, schema: str | None = None, models: Models | None = None) -> Iterator[Session]:
+    """One transaction on the tables of ``models``, committed at the end of the block.
 
     Raises:
         SchemaMismatch: the tables are missing, or of another release.
     """
+    mapped = models or Models()
+    jobs = mapped.table(mapped.job)
     with open_engine(given, schema=schema) as engine, Session(engine) as session, session.begin():
-        check_schema(session.connection(), schema)
+        check_schema(session.connection(), jobs.schema or schema, job_table=jobs.name)
         yield session
 
 

@@ -52,9 +52,11 @@ def enqueue(
         "unique_key": unique_key,
     }
     options = {name: value for name, value in given.items() if value is not None}
-    new = _new_job(registry, task, _arguments(args), options)
-    with open_session(url, schema=schema) as session:
-        made = JobSession(session).enqueue_many([new])[0]
+    tasks: TaskRegistry | None = None if registry is None else load(registry, TaskRegistry)
+    new = _new_job(tasks, task, _arguments(args), options)
+    models = None if tasks is None else tasks.models
+    with open_session(url, schema=schema, models=models) as session:
+        made = JobSession(session, models=models).enqueue_many([new])[0]
     if as_json:
         print_json({"id": made.id, "created": made.created, "status": made.status, "queue": new.queue})
     else:
@@ -62,10 +64,9 @@ def enqueue(
         typer.echo(f"job {made.id} {how} ({made.status}, queue {new.queue})")
 
 
-def _new_job(registry: str | None, task: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
-    if registry is None:
+def _new_job(tasks: TaskRegistry | None, task: str, args: dict[str, Any], options: dict[str, Any]) -> NewJob:
+    if tasks is None:
         return NewJob(task, args, **options)
-    tasks: TaskRegistry = load(registry, TaskRegistry)
     return tasks[task].using(**options).new_job(**args)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
 
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.errors import InvalidArgument, UnknownTask
+from sa_jobqueue.models import Models
 from sa_jobqueue.session import DEFAULT_VISIBILITY_TIMEOUT
 from sa_jobqueue.tasks.arguments import Arguments
 from sa_jobqueue.tasks.options import Options
@@ -36,10 +37,20 @@ class _DeclareBatch(Protocol):
 
 
 class TaskRegistry:
-    """The tasks that an application knows. Two tasks cannot share a name."""
+    """The tasks that an application knows. Two tasks cannot share a name.
 
-    def __init__(self) -> None:
+    Args:
+        models: the mapped classes of the tables that its jobs are in, if they are not the ready-made ones.
+    """
+
+    def __init__(self, *, models: Models | None = None) -> None:
+        self._models = models or Models()
         self._tasks: dict[str, Task[Any, Any]] = {}
+
+    @property
+    def models(self) -> Models:
+        """The mapped classes that its tasks are enqueued through, and that its worker claims from."""
+        return self._models
 
     def __iter__(self) -> Iterator[Task[Any, Any]]:
         return iter(self._tasks.values())
@@ -144,6 +155,7 @@ class TaskRegistry:
                     time_limit=None if time_limit is None else to_seconds("time_limit", time_limit, least=0.1),
                     key_of=dedup_key,
                     arguments=Arguments.of(called, function, batch=batch is not None),
+                    models=self._models,
                     batch=batch,
                     group_commit=group_commit,
                     core=core,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from sa_jobqueue.backoff import Backoff
+from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
 from sa_jobqueue.tasks.arguments import Arguments
 from sa_jobqueue.tasks.current import CURRENT
@@ -41,6 +42,7 @@ class Task(Generic[P, R]):
     time_limit: float | None
     key_of: Callable[P, str | None] | None
     arguments: Arguments = field(repr=False)
+    models: Models = field(repr=False)
     batch: int | None = None
     group_commit: int | None = None
     core: bool = False
@@ -104,8 +106,11 @@ class Task(Generic[P, R]):
         """
         new = self.new_job(*args, **kwargs)
         if hasattr(session, "run_sync"):
-            return session.run_sync(lambda sync: JobSession(sync).enqueue_many([new])[0])
-        return JobSession(session).enqueue_many([new])[0]
+            return session.run_sync(self._insert, new)
+        return self._insert(session, new)
+
+    def _insert(self, session: Session | scoped_session[Session], new: NewJob) -> EnqueuedJob:
+        return JobSession(session, models=self.models).enqueue_many([new])[0]
 
     def run(self, session: Any, job: ClaimedJob) -> Any:
         """Call the handler for one job, which is the current one meanwhile.

@@ -56,14 +56,14 @@ def assert_enqueued(
         queue: only jobs in this queue.
         times: how many there must be; 0 for none. By default at least one.
         show_args: print the arguments of the jobs that are there; by default only names are printed.
-        models: the mapped classes, if they are not the ready-made ones.
+        models: the mapped classes, if they are not those of the task, or for a name the ready-made ones.
 
     Raises:
         AssertionError: lists by name what is enqueued instead.
     """
     __tracebackhide__ = True
     name = task if isinstance(task, str) else task.name
-    there = _pending(session, models or Models())
+    there = _pending(session, models or (Models() if isinstance(task, str) else task.models))
     found = [job for job in there if job.task == name and queue in {None, job.queue} and _fits(job, args or {})]
     if (times is None and found) or times == len(found):
         return found

@@ -55,12 +55,13 @@ def drain(
         max_runs: give up after so many runs.
         natural_keys_only: as for the worker.
         job_log: as for the worker.
-        models: the mapped classes, if they are not the ready-made ones.
+        models: the mapped classes, if they are not those of the registry.
 
     Raises:
         InvalidArgument: if a job's handler is a coroutine function.
         JobQueueError: after ``max_runs``, or if a handler rolled back or closed the session.
     """
+    models = models or tasks.models
     jobs = JobSession(session, models=models, natural_keys_only=natural_keys_only, job_log=job_log)
     inline = _inline(jobs, tasks, models, queue, retries=retries, scheduled=scheduled, max_runs=max_runs)
     while (attempt := inline.begin()) is not None:
@@ -81,6 +82,7 @@ async def adrain(
     models: Models | None = None,
 ) -> DrainReport:
     """:func:`drain` for an ``AsyncSession``; handlers that are plain functions get its synchronous side."""
+    models = models or tasks.models
     jobs = JobSession(session.sync_session, models=models, natural_keys_only=natural_keys_only, job_log=job_log)
     inline = _inline(jobs, tasks, models, queue, retries=retries, scheduled=scheduled, max_runs=max_runs)
     while (attempt := await _on_sync_side(session, inline.begin)) is not None:
@@ -91,7 +93,7 @@ async def adrain(
 def _inline(
     jobs: JobSession,
     tasks: TaskRegistry,
-    models: Models | None,
+    models: Models,
     queue: str | Sequence[str] | None,
     *,
     retries: bool,
@@ -99,9 +101,7 @@ def _inline(
     max_runs: int,
 ) -> Inline:
     queues = [queue] if isinstance(queue, str) else queue
-    return Inline(
-        jobs, tasks, lanes(tasks, queues), models or Models(), retries=retries, scheduled=scheduled, max_runs=max_runs
-    )
+    return Inline(jobs, tasks, lanes(tasks, queues), models, retries=retries, scheduled=scheduled, max_runs=max_runs)
 
 
 def _call(attempt: Attempt) -> BaseException | None:

@@ -34,7 +34,7 @@ def jobqueue_tasks() -> TaskRegistry:
 
 @pytest.fixture(scope="session")
 def jobqueue_models() -> Models | None:
-    """Your mapped classes, if they are not the ready-made ones; None for those."""
+    """Your mapped classes for ``jobqueue_factories``; None: the ready-made ones. The others ask your registry."""
     return None
 
 

@@ -27,6 +27,7 @@ __all__ = [
     "engine_of",
     "home_engine",
     "lanes",
+    "models_of",
     "requeue_jitter",
 ]
 
@@ -72,6 +73,21 @@ def check_tasks(tasks: TaskRegistry, *, sync: bool, asynchronous: bool) -> None:
     _check_kind([task for task in tasks if task.is_async], "async_sessionmaker", given=asynchronous)
 
 
+def models_of(tasks: TaskRegistry, given: Models | None) -> Models:
+    """Those of the registry: what its tasks enqueue has to be what its worker claims.
+
+    Raises:
+        WorkerMisconfigured: others were given.
+    """
+    if given is not None and given != tasks.models:
+        msg = (
+            f"the tasks enqueue into {_name_of(tasks.models)}, and this worker would claim from {_name_of(given)}; "
+            f"give the mapped classes to the registry: TaskRegistry(models=…)"
+        )
+        raise WorkerMisconfigured(msg)
+    return tasks.models
+
+
 def home_engine(factory: Callable[[], Any], models: Models) -> Engine:
     """The engine that the factory's sessions use for the jobs table; a sync engine also for async sessions.
 
@@ -113,6 +129,10 @@ def check_pool(home: Engine, concurrency: int) -> None:
             f"{most}; raise pool_size or max_overflow, or lower the concurrency"
         )
         raise WorkerMisconfigured(msg)
+
+
+def _name_of(models: Models) -> str:
+    return models.table(models.job).fullname
 
 
 def _check_kind(tasks: list[Task[Any, Any]], what: str, *, given: bool) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from sa_jobqueue.errors import WorkerMisconfigured
 from sa_jobqueue.migrations import check_schema
-from sa_jobqueue.models import Models
 from sa_jobqueue.observe import Event, WorkerStarted, WorkerStopped, log_event
 from sa_jobqueue.tasks import TaskRegistry
 from sa_jobqueue.values import to_seconds
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
     from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
     from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+    from sa_jobqueue.models import Models
 
 __all__ = ["Worker"]
 
@@ -68,7 +69,7 @@ class Worker:
             one that takes longer is ended and counts as an outage. A heartbeat has a third of its lease.
         natural_keys_only: write dedup rows only for jobs that have a ``dedup_key``.
         job_log: write every run to the job log.
-        models: the mapped classes, if they are not the ready-made ones.
+        models: the mapped classes; those of ``tasks``, and no others.
         listen: hear of new jobs by LISTEN, on one more connection; polling goes on all the same. A URL says where to
             listen, if the application's engine goes through a pooler that delivers no notifications.
         subscribers: called with every event, on the thread where it happens; by default events are logged.
@@ -111,7 +112,7 @@ class Worker:
         self._requeue_jitter = setup.requeue_jitter(to_seconds("requeue_jitter", requeue_jitter), tasks)
         self._grace = to_seconds("grace", grace)
         self._control_timeout = to_seconds("control_timeout", control_timeout, least=0.5)
-        self._models = models or Models()
+        self._models = setup.models_of(tasks, models)
         self._job_log = job_log
         self._listen = listen
         self._subscribers = tuple(subscribers)

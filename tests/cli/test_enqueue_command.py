@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import select
 
-from sa_jobqueue import Job
+from sa_jobqueue import Job, metadata
+from tests import own_models
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from sqlalchemy import Engine
     from sqlalchemy.orm import Session
 
     from tests.cli.conftest import Run
@@ -78,3 +80,14 @@ def test_what_cannot_be_enqueued_is_one_line_that_names_the_fix(
 
     assert told in err
     assert err.count("\n") == 1
+
+
+def test_a_named_registry_with_mapped_classes_of_its_own_gets_the_job_there(
+    command: Run, session: Session, engine: Engine
+) -> None:
+    metadata.drop_all(engine)
+    own_models.Base.metadata.create_all(engine)
+
+    command("enqueue", "note", "--tasks", "tests.own_models:tasks", "--args", '{"name": "a"}')
+
+    assert session.scalars(select(own_models.Work)).one().queue == "own"
