@@ -24,6 +24,12 @@ def test_the_package_imports_neither_alembic_nor_what_draws_tables() -> None:
     assert in_a_fresh_interpreter(code) == "lean"
 
 
+def test_a_command_that_migrates_nothing_does_not_wait_for_alembic() -> None:
+    code = "import sys, sa_jobqueue.cli.app; print({'alembic', 'mako'} & set(sys.modules) or 'lean')"
+
+    assert in_a_fresh_interpreter(code) == "lean"
+
+
 def test_the_steps_of_a_migration_are_where_they_were() -> None:
     said = in_a_fresh_interpreter(
         "from sa_jobqueue.migrations import *; from sa_jobqueue import migrations; "

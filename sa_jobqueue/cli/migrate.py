@@ -10,7 +10,7 @@ from sa_jobqueue.cli.database import open_engine
 from sa_jobqueue.cli.options import AsJson, Schema, Url
 from sa_jobqueue.cli.problems import MISUSED, Problem
 from sa_jobqueue.cli.show import print_json
-from sa_jobqueue.migrations import LATEST, installed_version, runner
+from sa_jobqueue.migrations import LATEST, installed_version
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -34,6 +34,8 @@ def migrate(
     as_json: AsJson = False,
 ) -> None:
     """Create or upgrade the queue's tables; with Alembic, let a migration of yours call sa_jobqueue.migrations."""
+    from sa_jobqueue.migrations import runner  # noqa: PLC0415 - Alembic is for this command, not for the others
+
     _check(target, down=down, stamp=stamp, sql=sql, current=current)
     if sql:
         typer.echo(runner.script(_span(target, down=down), schema=schema, down=down))
@@ -67,6 +69,8 @@ def _span(target: str | None, *, down: bool) -> str:
 
 
 def _look(engine: Engine, schema: str | None) -> dict[str, Any]:
+    from sa_jobqueue.migrations import runner  # noqa: PLC0415 - as above
+
     with engine.connect() as connection:
         return {
             "version": installed_version(connection, schema),

@@ -6,7 +6,6 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from alembic.util import CommandError
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from sa_jobqueue.embedded import PostgresNotFound
@@ -50,13 +49,19 @@ def explain(error: Exception) -> Problem | None:
     """The problem behind an expected error; None for one that deserves its traceback."""
     if isinstance(error, Problem):
         return error
-    if isinstance(error, (InvalidArgument, CommandError)):
+    if isinstance(error, InvalidArgument):
         return Problem(_one_line(str(error)), code=MISUSED)
     if isinstance(error, (JobQueueError, PostgresNotFound)):
         return Problem(_one_line(str(error)))
     if isinstance(error, DBAPIError):
         return _of_database(error)
-    return None
+    return _of_alembic(error)
+
+
+def _of_alembic(error: Exception) -> Problem | None:
+    from alembic.util import CommandError  # noqa: PLC0415 - most commands work without Alembic, and none fails often
+
+    return Problem(_one_line(str(error)), code=MISUSED) if isinstance(error, CommandError) else None
 
 
 def _of_database(error: DBAPIError) -> Problem | None:

@@ -13,7 +13,6 @@ from sqlalchemy.orm import Session
 from sa_jobqueue.cli.demo import plot
 from sa_jobqueue.cli.demo.business import Base, Delivery, RepositoryEvent, Role, receive
 from sa_jobqueue.cli.problems import Problem
-from sa_jobqueue.migrations import runner
 from sa_jobqueue.models import DeadLetter, Job
 from sa_jobqueue.states import State
 
@@ -71,6 +70,8 @@ class Course:
         Raises:
             Problem: a worker ended by itself, or nothing moved any more.
         """
+        from sa_jobqueue.migrations import runner  # noqa: PLC0415 - Alembic is not for the other commands
+
         runner.migrate(self.engine)
         Base.metadata.create_all(self.engine)
         for name in ("demo-1", "demo-2"):
