@@ -40,17 +40,13 @@ class TaskRegistry:
     """The tasks that an application knows. Two tasks cannot share a name.
 
     Args:
-        models: the mapped classes of the tables that its jobs are in, if they are not the ready-made ones.
+        models: the mapped classes of the tables that its jobs are in, if they are not the ready-made ones: its tasks
+            enqueue there, and its worker claims there.
     """
 
     def __init__(self, *, models: Models | None = None) -> None:
-        self._models = models or Models()
+        self.models = models
         self._tasks: dict[str, Task[Any, Any]] = {}
-
-    @property
-    def models(self) -> Models:
-        """The mapped classes that its tasks are enqueued through, and that its worker claims from."""
-        return self._models
 
     def __iter__(self) -> Iterator[Task[Any, Any]]:
         return iter(self._tasks.values())
@@ -155,7 +151,7 @@ class TaskRegistry:
                     time_limit=None if time_limit is None else to_seconds("time_limit", time_limit, least=0.1),
                     key_of=dedup_key,
                     arguments=Arguments.of(called, function, batch=batch is not None),
-                    models=self._models,
+                    models=self.models,
                     batch=batch,
                     group_commit=group_commit,
                     core=core,

@@ -42,7 +42,7 @@ class Task(Generic[P, R]):
     time_limit: float | None
     key_of: Callable[P, str | None] | None
     arguments: Arguments = field(repr=False)
-    models: Models = field(repr=False)
+    models: Models | None = field(repr=False)
     batch: int | None = None
     group_commit: int | None = None
     core: bool = False

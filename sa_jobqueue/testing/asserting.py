@@ -63,7 +63,7 @@ def assert_enqueued(
     """
     __tracebackhide__ = True
     name = task if isinstance(task, str) else task.name
-    there = _pending(session, models or (Models() if isinstance(task, str) else task.models))
+    there = _pending(session, models or (None if isinstance(task, str) else task.models) or Models())
     found = [job for job in there if job.task == name and queue in {None, job.queue} and _fits(job, args or {})]
     if (times is None and found) or times == len(found):
         return found

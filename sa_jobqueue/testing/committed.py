@@ -43,7 +43,7 @@ class Committed:
     @property
     def cleaned(self) -> list[FromClause]:
         """The tables that the test may fill: the queue's own, then the application's."""
-        models = self.models or self.tasks.models
+        models = self.models or self.tasks.models or Models()
         ours = (models.job, models.dedup_key, models.dead_letter, models.job_log, models.rollup)
         return [_as_table(each) for each in (*ours, *self.tables)]
 

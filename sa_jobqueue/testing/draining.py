@@ -61,7 +61,7 @@ def drain(
         InvalidArgument: if a job's handler is a coroutine function.
         JobQueueError: after ``max_runs``, or if a handler rolled back or closed the session.
     """
-    models = models or tasks.models
+    models = models or tasks.models or Models()
     jobs = JobSession(session, models=models, natural_keys_only=natural_keys_only, job_log=job_log)
     inline = _inline(jobs, tasks, models, queue, retries=retries, scheduled=scheduled, max_runs=max_runs)
     while (attempt := inline.begin()) is not None:
@@ -82,7 +82,7 @@ async def adrain(
     models: Models | None = None,
 ) -> DrainReport:
     """:func:`drain` for an ``AsyncSession``; handlers that are plain functions get its synchronous side."""
-    models = models or tasks.models
+    models = models or tasks.models or Models()
     jobs = JobSession(session.sync_session, models=models, natural_keys_only=natural_keys_only, job_log=job_log)
     inline = _inline(jobs, tasks, models, queue, retries=retries, scheduled=scheduled, max_runs=max_runs)
     while (attempt := await _on_sync_side(session, inline.begin)) is not None:

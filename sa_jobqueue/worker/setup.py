@@ -74,18 +74,18 @@ def check_tasks(tasks: TaskRegistry, *, sync: bool, asynchronous: bool) -> None:
 
 
 def models_of(tasks: TaskRegistry, given: Models | None) -> Models:
-    """Those of the registry: what its tasks enqueue has to be what its worker claims.
+    """Those of the registry, if it was told of any: what its tasks enqueue has to be what its worker claims.
 
     Raises:
         WorkerMisconfigured: others were given.
     """
-    if given is not None and given != tasks.models:
+    if given is not None and tasks.models is not None and given != tasks.models:
         msg = (
             f"the tasks enqueue into {_name_of(tasks.models)}, and this worker would claim from {_name_of(given)}; "
             f"give the mapped classes to the registry: TaskRegistry(models=…)"
         )
         raise WorkerMisconfigured(msg)
-    return tasks.models
+    return given or tasks.models or Models()
 
 
 def home_engine(factory: Callable[[], Any], models: Models) -> Engine:

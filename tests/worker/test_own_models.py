@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sa_jobqueue import TaskRegistry, Worker, WorkerMisconfigured
+from sa_jobqueue import JobSession, Models, TaskRegistry, Worker, WorkerMisconfigured
 from sa_jobqueue.testing import Committed, assert_enqueued, drain
 from tests import own_models
 from tests.own_models import MODELS, note
@@ -67,12 +67,22 @@ def test_a_committed_test_empties_the_tables_of_its_registry(engine: Engine) -> 
 def test_a_worker_of_other_tables_than_its_tasks_are_enqueued_into_refuses_to_start(
     sessionmaker: sessionmaker[Session],
 ) -> None:
-    registry = TaskRegistry()
-    registry.task(note.function)
-
-    with pytest.raises(WorkerMisconfigured, match=r"into jobqueue_job.*claim from work;.*TaskRegistry\(models="):
-        Worker(registry, sessionmaker, models=MODELS)
+    with pytest.raises(WorkerMisconfigured, match=r"into work.*claim from jobqueue_job;.*TaskRegistry\(models="):
+        Worker(own_models.tasks, sessionmaker, models=Models())
 
 
 def test_a_worker_may_be_told_the_tables_of_its_tasks_once_more(sessionmaker: sessionmaker[Session]) -> None:
     Worker(own_models.tasks, sessionmaker, models=MODELS)
+
+
+def test_a_worker_may_be_told_what_its_registry_was_not(
+    sessionmaker: sessionmaker[Session], observer: Observer
+) -> None:
+    untold = TaskRegistry()
+    untold.task(queue="own")(note.function)
+    with sessionmaker.begin() as session:
+        JobSession(session, models=MODELS).enqueue("note", {"name": "by name"}, queue="own")
+
+    Worker(untold, sessionmaker, models=MODELS).run(until_empty=True)
+
+    assert observer.effects() == ["by name"]
