@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-from functools import singledispatch
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sa_jobqueue.observe.events import (
     Event,
@@ -36,23 +37,39 @@ logger = logging.getLogger("sa_jobqueue")
 _QUIET = {Outcome.DONE, Outcome.DUPLICATE, Outcome.SNOOZED, Outcome.RELEASED}
 
 
-@singledispatch
+_E = TypeVar("_E", bound=Event)
+_writers: dict[type[Event], Callable[[Any], None]] = {}
+
+
 def log_event(event: Event) -> None:
     """Write one event to the logger ``sa_jobqueue``; the worker's default subscriber."""
+    _writers.get(type(event), _write_name)(event)
+
+
+def _write_name(event: Event) -> None:
     logger.debug("%s: %s", event.worker, type(event).__name__)
 
 
-@log_event.register
+def _writes(kind: type[_E]) -> Callable[[Callable[[_E], None]], None]:
+    """Registers what writes this kind of event; a ``singledispatch`` takes longer than most of them."""
+
+    def register(write: Callable[[_E], None]) -> None:
+        _writers[kind] = write
+
+    return register
+
+
+@_writes(WorkerStarted)
 def _(event: WorkerStarted) -> None:
     logger.info("%s: serving %s, %d at a time", event.worker, ", ".join(event.queues), event.concurrency)
 
 
-@log_event.register
+@_writes(WorkerStopping)
 def _(event: WorkerStopping) -> None:
     logger.info("%s: stopping; %d handlers still run", event.worker, event.running)
 
 
-@log_event.register
+@_writes(WorkerStopped)
 def _(event: WorkerStopped) -> None:
     if event.abandoned:
         logger.warning("%s: stopped; %d handlers hang and were given up", event.worker, event.abandoned)
@@ -60,13 +77,13 @@ def _(event: WorkerStopped) -> None:
         logger.info("%s: stopped", event.worker)
 
 
-@log_event.register
+@_writes(RunStarted)
 def _(event: RunStarted) -> None:
     if logger.isEnabledFor(logging.DEBUG):
         logger.debug("%s: %s begins", event.worker, _named(event.job))
 
 
-@log_event.register
+@_writes(RunEnded)
 def _(event: RunEnded) -> None:
     level = logging.INFO if event.outcome in _QUIET else logging.WARNING
     if not logger.isEnabledFor(level):
@@ -78,7 +95,7 @@ def _(event: RunEnded) -> None:
     )
 
 
-@log_event.register
+@_writes(LeaseWasLost)
 def _(event: LeaseWasLost) -> None:
     logger.warning(
         "%s: lease lost on %s after %.3f s; another worker owns it, and nothing of this run was committed",
@@ -88,7 +105,7 @@ def _(event: LeaseWasLost) -> None:
     )
 
 
-@log_event.register
+@_writes(RunUnrecorded)
 def _(event: RunUnrecorded) -> None:
     logger.error(
         "%s: the end of %s after %.3f s could not be recorded (%s); it runs again when its lease is over",
@@ -99,7 +116,7 @@ def _(event: RunUnrecorded) -> None:
     )
 
 
-@log_event.register
+@_writes(SweepDone)
 def _(event: SweepDone) -> None:
     swept = event.swept
     level = logging.WARNING if swept.requeued or swept.dead else logging.DEBUG
@@ -114,27 +131,27 @@ def _(event: SweepDone) -> None:
     )
 
 
-@log_event.register
+@_writes(Outage)
 def _(event: Outage) -> None:
     logger.error("%s: the database does not answer (%s); trying again", event.worker, _where(event.error))
 
 
-@log_event.register
+@_writes(Recovered)
 def _(event: Recovered) -> None:
     logger.info("%s: the database answers again", event.worker)
 
 
-@log_event.register
+@_writes(HeartbeatFailed)
 def _(event: HeartbeatFailed) -> None:
     logger.error("%s: heartbeat failed (%s); trying again", event.worker, _where(event.error))
 
 
-@log_event.register
+@_writes(Listening)
 def _(event: Listening) -> None:
     logger.info("%s: listening for new jobs", event.worker)
 
 
-@log_event.register
+@_writes(ListeningFailed)
 def _(event: ListeningFailed) -> None:
     logger.warning(
         "%s: notifications of new jobs do not arrive (%s); polling meanwhile. Behind a pooler in transaction mode, "
@@ -144,12 +161,12 @@ def _(event: ListeningFailed) -> None:
     )
 
 
-@log_event.register
+@_writes(ProcessStarted)
 def _(event: ProcessStarted) -> None:
     logger.info("%s: process %d starts", event.worker, event.pid)
 
 
-@log_event.register
+@_writes(ProcessEnded)
 def _(event: ProcessEnded) -> None:
     if event.restart_in is not None:
         logger.warning(
@@ -164,12 +181,12 @@ def _(event: ProcessEnded) -> None:
         logger.log(level, "%s: process %d %s", event.worker, event.pid, _how_it_ended(event.code))
 
 
-@log_event.register
+@_writes(SupervisorStopping)
 def _(event: SupervisorStopping) -> None:
     logger.info("%s: stopping; %d processes still run", event.worker, event.running)
 
 
-@log_event.register
+@_writes(SupervisorGaveUp)
 def _(event: SupervisorGaveUp) -> None:
     logger.error("%s: no process could begin to serve, see above; exit code %d", event.worker, event.code)
 
