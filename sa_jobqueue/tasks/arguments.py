@@ -14,7 +14,7 @@ __all__ = ["Arguments"]
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """Those of one task: the parameters of its handler but the first, which is the session.
+    """Those of one task: the parameters of its handler but the first, a session or connection.
 
     ``names`` are the arguments that fit without a closer look, one for each parameter; None if they cannot be told by
     name. A handler of batches alone knows the arguments of its jobs: any do, if they are named.

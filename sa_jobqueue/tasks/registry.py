@@ -115,7 +115,7 @@ class TaskRegistry:
         batch: int | None = None,
         core: bool = False,
     ) -> Any:
-        """Declare a handler; its first parameter is the session, the others are the job's arguments.
+        """Declare a handler; its first parameter is the session (or connection), the others are the job's arguments.
 
         Args:
             function: the handler, when used as a bare ``@tasks.task``.
@@ -126,9 +126,9 @@ class TaskRegistry:
             backoff: how long a failed job waits.
             time_limit: after this long a run is ended from outside; timedelta or seconds.
             dedup_key: the natural key of the effect, from the job's arguments.
-            group_commit: run up to so many jobs one after another in one session, and commit them together. If one
-                fails or has lost its lease, all are rolled back and run one by one. Only for short handlers whose
-                effects are all in this database: a handler may run twice although it did not fail.
+            group_commit: run up to so many jobs one after another in one session (or on one connection), and commit
+                them together. If one fails or has lost its lease, all are rolled back and run one by one. Only for
+                short handlers whose effects are all in this database: a handler may run twice although it did not fail.
             batch: call the handler with up to so many jobs at once, as a list of :class:`ClaimedJob`; their effects
                 and acknowledgements are one commit. If it raises, it is called again with each job alone.
             core: give the handler a ``Connection``, or an ``AsyncConnection``, instead of a session: for handlers that

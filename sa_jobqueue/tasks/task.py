@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
+from sqlalchemy import Connection
+
+from sa_jobqueue import insertion
 from sa_jobqueue.backoff import Backoff
 from sa_jobqueue.models import Models
 from sa_jobqueue.session import JobSession
@@ -18,7 +21,7 @@ from sa_jobqueue.values import ClaimedJob, EnqueuedJob, NewJob
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session, scoped_session
 
 __all__ = ["Task"]
@@ -55,7 +58,7 @@ class Task(Generic[P, R]):
 
     @property
     def is_async(self) -> bool:
-        """True if the handler is a coroutine function, to be given an ``AsyncSession``."""
+        """True if the handler is a coroutine function, to be given an ``AsyncSession`` or ``AsyncConnection``."""
         return inspect.iscoroutinefunction(self.function)
 
     @property
@@ -63,9 +66,9 @@ class Task(Generic[P, R]):
         """How many of its jobs one transaction may hold."""
         return self.batch or self.group_commit or 1
 
-    def __call__(self, session: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the handler itself, as a unit test does."""
-        return self.function(session, *args, **kwargs)
+    def __call__(self, given: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the handler itself, as a unit test does; ``given`` is a session, or for a Core task a connection."""
+        return self.function(given, *args, **kwargs)
 
     def using(self, **changes: Any) -> Task[P, R]:
         """The same task with other options for the jobs that it enqueues.
@@ -92,52 +95,62 @@ class Task(Generic[P, R]):
 
     @overload
     def enqueue(
-        self, session: Session | scoped_session[Session], /, *args: P.args, **kwargs: P.kwargs
+        self, given: Session | scoped_session[Session] | Connection, /, *args: P.args, **kwargs: P.kwargs
     ) -> EnqueuedJob: ...
 
     @overload
-    def enqueue(self, session: AsyncSession, /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[EnqueuedJob]: ...
+    def enqueue(
+        self, given: AsyncSession | AsyncConnection, /, *args: P.args, **kwargs: P.kwargs
+    ) -> Awaitable[EnqueuedJob]: ...
 
-    def enqueue(self, session: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Enqueue in the caller's transaction; with an ``AsyncSession``, await the answer.
+    def enqueue(self, given: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Enqueue in the transaction of a session or connection; with an async one, await the answer.
+
+        The commit of a connection sends no hint to idle workers: their next look finds the job.
 
         Raises:
             InvalidArgument: before any SQL.
         """
         new = self.new_job(*args, **kwargs)
-        if hasattr(session, "run_sync"):
-            return session.run_sync(self._insert, new)
-        return self._insert(session, new)
+        if hasattr(given, "run_sync"):
+            return given.run_sync(self._insert, new)
+        return self._insert(given, new)
 
-    def _insert(self, session: Session | scoped_session[Session], new: NewJob) -> EnqueuedJob:
-        return JobSession(session, models=self.models).enqueue_many([new])[0]
+    def _insert(self, given: Session | scoped_session[Session] | Connection, new: NewJob) -> EnqueuedJob:
+        """A connection needs no session, which would end the transaction with its close if it had begun it."""
+        if isinstance(given, Connection):
+            if not given.in_transaction():
+                given.begin()
+            return insertion.insert_all(given, self.models or Models(), [new])[0]
+        return JobSession(given, models=self.models).enqueue_many([new])[0]
 
-    def run(self, session: Any, job: ClaimedJob) -> Any:
+    def run(self, given: Any, job: ClaimedJob) -> Any:
         """Call the handler for one job, which is the current one meanwhile.
 
-        A batch gets a list of one, and no job is the current one.
+        ``given`` is a session, or for a Core task a connection. A batch gets a list of one, and no job is the current
+        one.
 
         Raises:
             ArgumentsMismatch: the handler was not called.
         """
         handler: Callable[..., Any] = self.function
         if self.batch:
-            return handler(session, [job])
+            return handler(given, [job])
         self.arguments.check(job.args)
         before = CURRENT.set(job)
         try:
-            return handler(session, **job.args)
+            return handler(given, **job.args)
         finally:
             CURRENT.reset(before)
 
-    async def arun(self, session: Any, job: ClaimedJob) -> Any:
+    async def arun(self, given: Any, job: ClaimedJob) -> Any:
         """:meth:`run` for a coroutine function."""
         handler: Callable[..., Any] = self.function
         if self.batch:
-            return await handler(session, [job])
+            return await handler(given, [job])
         self.arguments.check(job.args)
         before = CURRENT.set(job)
         try:
-            return await handler(session, **job.args)
+            return await handler(given, **job.args)
         finally:
             CURRENT.reset(before)

@@ -147,6 +147,19 @@ def test_a_worker_listens_where_it_is_told_to(
     events.wait_for(RunEnded)
 
 
+@pytest.mark.usefixtures("marking")
+def test_what_is_enqueued_on_a_connection_or_in_a_session_that_joined_one_is_not_hinted_at(
+    engine: Engine, tasks: TaskRegistry, notices: Notices, observer: Observer
+) -> None:
+    with engine.begin() as connection:
+        tasks["mark"].enqueue(connection, "on the connection")
+        with Session(connection, join_transaction_mode="rollback_only") as session:
+            tasks["mark"].enqueue(session, "in a session")
+            session.commit()
+    assert notices.heard() == []
+    assert observer.scalar("SELECT count(*) FROM jobqueue_job") == 2
+
+
 def test_a_few_hints_follow_each_other_at_once_and_then_one_in_thirty_milliseconds() -> None:
     debounce = Debounce()
     sent = [ms for ms in range(1_000) if debounce.due(["q"], ms / 1_000)]
