@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,10 @@ from sqlalchemy import event
 from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.fence import COMMITS_EARLY, Fence, fence_of
 from sa_jobqueue.tasks import Task
-from sa_jobqueue.testing.lending import lent
+from sa_jobqueue.testing.lending import alent, lent
 from sa_jobqueue.values import ClaimedJob
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncSession
     from sqlalchemy.orm import Session
 
@@ -39,27 +37,22 @@ class Attempt:
 
     def call(self) -> None:
         """Call the handler, with the session or with its connection."""
-        if self.task.core:
-            connection = self.session.connection(bind_arguments=self._bind_arguments)
-            with self._lent(connection):
-                self.task.run(connection, self.job)
-        else:
+        if not self.task.core:
             self.task.run(self.session, self.job)
+            return
+        connection = self.session.connection(bind_arguments=self._bind_arguments)
+        with lent(connection, self.job):
+            self.task.run(connection, self.job)
+        self.session.expire_all()  # what the handler has changed is read anew
 
     async def acall(self, session: AsyncSession) -> None:
         """:meth:`call` for a coroutine function; ``session`` is the async side."""
-        if self.task.core:
-            connection = await session.connection(bind_arguments=self._bind_arguments)
-            with self._lent(await connection.run_sync(lambda sync: sync)):
-                await self.task.arun(connection, self.job)
-        else:
+        if not self.task.core:
             await self.task.arun(session, self.job)
-
-    @contextmanager
-    def _lent(self, connection: Connection) -> Iterator[None]:
-        """What the handler changes is read anew by whoever has it in the session."""
-        with lent(connection, self.job):
-            yield
+            return
+        connection = await session.connection(bind_arguments=self._bind_arguments)
+        async with alent(connection, self.job):
+            await self.task.arun(connection, self.job)
         self.session.expire_all()
 
     def release(self) -> None:
