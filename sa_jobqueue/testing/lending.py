@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 from sa_jobqueue.errors import CommitRefused, JobQueueError
@@ -53,12 +54,19 @@ class _Loan:
     def __init__(self, connection: Connection, job: ClaimedJob) -> None:
         self._connection, self._outer = connection, connection.get_nested_transaction()
         connection.begin_nested()
+        self._refused: JobQueueError | None = None
         self._refusals = _refusals(job)
         for name, error in self._refusals.items():
-            setattr(connection, name, _refusing(error))
+            setattr(connection, name, partial(self._refuse, error))
 
     def keep(self) -> None:
-        """Keep what the handler did, also in savepoints that it has left open, as the worker's commit does."""
+        """Keep what the handler did, also in savepoints that it has left open, as the worker's commit does.
+
+        Raises:
+            JobQueueError: if something was refused, even if the handler has swallowed that.
+        """
+        if self._refused is not None:
+            raise self._refused
         for savepoint in self._left_open():
             savepoint.commit()
 
@@ -71,6 +79,10 @@ class _Loan:
         """The connection is as it was."""
         for name in self._refusals:
             delattr(self._connection, name)
+
+    def _refuse(self, error: JobQueueError) -> NoReturn:
+        self._refused = error
+        raise error
 
     def _left_open(self) -> Iterator[NestedTransaction]:
         """The innermost first; it is to be ended before the next is asked for."""
@@ -91,10 +103,3 @@ def _refusals(job: ClaimedJob) -> dict[str, JobQueueError]:
         "rollback": JobQueueError(undoes),
         "close": CommitRefused([job.id], _CLOSES),
     }
-
-
-def _refusing(error: JobQueueError) -> Callable[[], NoReturn]:
-    def refuse() -> NoReturn:
-        raise error
-
-    return refuse
