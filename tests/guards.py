@@ -58,6 +58,7 @@ _PRUNE = "tests/behaviour/test_prune.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
 _ROSTER = "tests/worker/test_roster.py"
 _TUNE = "tests/cli/test_tune_command.py"
+_DRAIN_CORE = "tests/testing/test_drain_core.py"
 
 GUARDS = (
     Guard(
@@ -509,6 +510,27 @@ GUARDS = (
         "        if self._hopeless(code):\n",
         "        if False:\n",
         f"{_ROSTER}::test_if_none_has_ever_served_the_third_death_ends_all_with_its_code",
+    ),
+    Guard(
+        "a drain refuses a Core handler the end of its test's transaction",
+        "testing/lending.py",
+        "            setattr(connection, name, partial(self._refuse, error))\n",
+        "            setattr(connection, name, getattr(connection, name))\n",
+        f"{_DRAIN_CORE}::test_a_core_handler_that_ends_the_transaction_fails_and_the_test_keeps_its_rows",
+    ),
+    Guard(
+        "a Core handler has a savepoint of its own in a drain",
+        "testing/lending.py",
+        "        connection.begin_nested()\n",
+        "",
+        f"{_DRAIN_CORE}::test_a_core_handler_whose_own_session_rolls_back_undoes_nothing_of_the_test",
+    ),
+    Guard(
+        "a transaction has begun before a job is enqueued on a connection",
+        "tasks/task.py",
+        "            if not given.in_transaction():\n                given.begin()\n",
+        "",
+        "tests/worker/test_core_enqueue.py::test_a_caller_may_enqueue_with_the_first_statement_on_its_connection",
     ),
     Guard(
         "tune only reads",
