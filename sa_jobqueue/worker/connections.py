@@ -32,6 +32,8 @@ class _Guarded(Connection):
 
     watch: Watch | None = None
     acknowledged = False
+    refused = False
+    """True once a commit was refused: that transaction is lost, and whoever swallows the error may not have noticed."""
 
     def guard(self, watch: Watch) -> None:
         """Let ``watch`` follow what happens, and refuse commits."""
@@ -65,12 +67,20 @@ class _Guarded(Connection):
         if self.watch is None:
             super()._commit_impl()
             return
+        try:
+            self._commit_acknowledged(self.watch)
+        except BaseException:
+            self._rollback_impl()  # SQLAlchemy takes the transaction for ended, and would give it to the pool as it is
+            raise
+
+    def _commit_acknowledged(self, watch: Watch) -> None:
         if not self.acknowledged:
-            raise CommitRefused(self.watch.expected, COMMITS_EARLY)
-        self.watch.committing()
+            self.refused = True
+            raise CommitRefused(watch.expected, COMMITS_EARLY)
+        watch.committing()
         super()._commit_impl()
         self.acknowledged = False
-        self.watch.committed()
+        watch.committed()
 
     def _rollback_impl(self) -> None:
         super()._rollback_impl()
@@ -103,6 +113,8 @@ class ConnectionScope:
 
     def settle(self, runs: Sequence[Run]) -> None:
         """Acknowledge in a transaction, also if the handlers needed none."""
+        if self.connection.refused:
+            raise CommitRefused(self.watch.expected, COMMITS_EARLY)
         if not self.connection.in_transaction():
             self.connection.begin()
         for run in runs:
@@ -142,6 +154,13 @@ class ConnectionSource:
     async def aopen(self) -> Any:
         """An ``AsyncConnection``."""
         return await self.connect()
+
+    async def ascope(self, given: Any, watch: Watch, books: Books) -> ConnectionScope:
+        """A listener of the application may have begun the transaction, of which ``watch`` asks the server then."""
+        if not given.in_transaction():
+            return self.scope(given, watch, books)
+        scope: ConnectionScope = await given.run_sync(lambda _: self.scope(given, watch, books))
+        return scope
 
     def forget(self) -> None:
         """The pool has it again."""

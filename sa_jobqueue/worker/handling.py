@@ -82,8 +82,8 @@ class Handling:
     def _transact(self, runs: Sequence[Run]) -> None:
         source = cast("Sources", self.sources).of(runs[0].task)
         given = source.open()
-        scope = self._scope(source, given, runs)
         try:
+            scope = source.scope(given, self._watch(source, runs), self.books)
             if _is_batch(runs):
                 runs[0].task.function(given, self._begin_batch(runs))
             else:
@@ -99,9 +99,9 @@ class Handling:
 
     async def _transact_async(self, runs: Sequence[Run]) -> None:
         source = cast("Sources", self.async_sources).of(runs[0].task)
-        given = await source.aopen()
-        scope = self._scope(source, given, runs)
+        given, scope = await source.aopen(), None
         try:
+            scope = await source.ascope(given, self._watch(source, runs), self.books)
             if _is_batch(runs):
                 await runs[0].task.function(given, self._begin_batch(runs))
             else:
@@ -112,12 +112,11 @@ class Handling:
             await given.run_sync(lambda _: self._complete(scope, runs))
         finally:
             _detach(runs)
-            if not scope.over:
+            if scope is None or not scope.over:
                 await asyncio.shield(given.close())  # a cancellation that comes meanwhile must not leave it open
 
-    def _scope(self, source: Source, given: Any, runs: Sequence[Run]) -> Scope:
-        watch = Watch(runs, source.home, int(self.idle_timeout * 1000), self.overheard)
-        return source.scope(given, watch, self.books)
+    def _watch(self, source: Source, runs: Sequence[Run]) -> Watch:
+        return Watch(runs, source.home, int(self.idle_timeout * 1000), self.overheard)
 
     def _turns(self, runs: Sequence[Run]) -> Iterator[Run]:
         """Those whose handlers are to be called, one after the other; a duplicate's is not."""

@@ -65,6 +65,9 @@ class Source(Protocol):
     def scope(self, given: Any, watch: Watch, books: Books) -> Scope:
         """What has been opened, followed by ``watch``, and unable to commit before its jobs are acknowledged."""
 
+    async def ascope(self, given: Any, watch: Watch, books: Books) -> Scope:
+        """The same for what has been opened for a coroutine function."""
+
     def forget(self) -> None:
         """What has been opened is closed."""
 

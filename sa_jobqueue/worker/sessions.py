@@ -88,6 +88,10 @@ class SessionSource:
         """An ``AsyncSession``."""
         return self.make()
 
+    async def ascope(self, given: Any, by: watch.Watch, books: Books) -> SessionScope:
+        """The same: nothing is sent."""
+        return self.scope(given, by, books)
+
     def forget(self) -> None:
         """A ``scoped_session`` must not hand a closed session out again."""
         if hasattr(self.make, "remove"):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "breadths",
+    "check_isolation",
     "check_pool",
     "check_tasks",
     "default_name",
@@ -127,6 +128,24 @@ def check_pool(home: Engine, concurrency: int) -> None:
         msg = (
             f"{concurrency} handlers at a time need a pool of {concurrency} connections, and this engine's allows "
             f"{most}; raise pool_size or max_overflow, or lower the concurrency"
+        )
+        raise WorkerMisconfigured(msg)
+
+
+def check_isolation(home: Engine) -> None:
+    """Refuse an engine whose statements commit one by one, before the job is acknowledged.
+
+    Only what SQLAlchemy was told is seen here; each transaction of a handler is looked at when it begins.
+
+    Raises:
+        WorkerMisconfigured: names the level that it takes.
+    """
+    default = getattr(home.dialect, "_on_connect_isolation_level", None)
+    if home.get_execution_options().get("isolation_level", default) == "AUTOCOMMIT":
+        msg = (
+            "the engine is in isolation level AUTOCOMMIT, where a handler's effect commits before its job is "
+            "acknowledged, and so perhaps twice; bind the sessionmaker to an engine with "
+            "isolation_level='READ COMMITTED'"
         )
         raise WorkerMisconfigured(msg)
 

@@ -10,7 +10,8 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.orm import Session
 
-from sa_jobqueue.errors import JobQueueError
+from sa_jobqueue.errors import JobQueueError, UnsupportedDatabase
+from sa_jobqueue.wire import in_autocommit
 from sa_jobqueue.worker.backend import backend_of
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.verdict import is_aftermath
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Overheard", "Watch", "follow", "listen"]
 
 _KEY = "sa_jobqueue.watch"
+_COMMITS_BY_ITSELF = (
+    "the handler's connection is in isolation level AUTOCOMMIT, where each statement commits by itself, before the job "
+    "is acknowledged; use another level for the handler, and a connection of its own for what must be in none"
+)
 
 
 class Overheard:
@@ -116,7 +121,13 @@ class Watch:
         """A transaction was begun on this connection to the database of the jobs.
 
         Who ends a run from outside ends the server process that it is in. There was none if it came too early.
+
+        Raises:
+            UnsupportedDatabase: it is none, since each statement would commit by itself; nothing was sent.
+            JobQueueError: the run was given up.
         """
+        if in_autocommit(connection):
+            raise UnsupportedDatabase(_COMMITS_BY_ITSELF)
         for run in self._runs:
             run.open(connection.connection.driver_connection)
         pid, keeps_snapshot = backend_of(connection, self._idle_timeout)

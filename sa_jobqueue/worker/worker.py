@@ -132,6 +132,7 @@ class Worker:
 
         Raises:
             WorkerMisconfigured: if a pool is too small; names the number. If prepared statements get lost in a pooler.
+                If the engine is in AUTOCOMMIT.
             SchemaMismatch: if the tables are missing or of another release.
         """
         homes = self._homes()
@@ -169,11 +170,12 @@ class Worker:
             home.dispose(close=False)
 
     def _homes(self) -> list[Engine]:
-        """The application's engines, with pools that are large enough."""
+        """The application's engines, with pools that are large enough, and transactions."""
         factories = (factory for factory in (self._sessions, self._async_sessions) if factory is not None)
         homes = [setup.home_engine(factory, self._models) for factory in factories]
         for home in homes:
             setup.check_pool(home, self._concurrency)
+            setup.check_isolation(home)
         return homes
 
     def _beat_timeout(self) -> float:

@@ -9,13 +9,20 @@ import pytest
 from sqlalchemy import create_engine
 from sqlalchemy.orm import sessionmaker as session_factory
 
+from tests.proofs.app import QUEUE
 from tests.proofs.fixtures import *  # noqa: F403 - fixtures that two folders share
 from tests.proxy import Proxy, proxy_before
+from tests.worker.core import Both
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from sqlalchemy import Connection, Engine
+    from sqlalchemy.ext.asyncio import AsyncConnection
     from sqlalchemy.orm import Session, sessionmaker
+
+    from sa_jobqueue import TaskRegistry
+    from tests.worker.core import Act
 
 
 @pytest.fixture
@@ -38,3 +45,28 @@ def through(proxy: Proxy) -> Iterator[sessionmaker[Session]]:
     engine = create_engine(proxy.url, pool_size=20)
     yield session_factory(engine)
     engine.dispose()
+
+
+@pytest.fixture(params=["function", "coroutine"])
+def declare_core(request: pytest.FixtureRequest, tasks: TaskRegistry) -> Callable[..., None]:
+    """A function that declares a Core task of what it does with its connection and a name; called as it is called."""
+
+    def declare(act: Act, **options: object) -> None:
+        def function(connection: Connection, name: str = "it") -> None:
+            act(connection, name)
+
+        async def coroutine(connection: AsyncConnection, name: str = "it") -> None:
+            await connection.run_sync(act, name)
+
+        given = {"queue": QUEUE, "core": True, "name": act.__name__, "max_attempts": 1, **options}
+        tasks.task(**given)(locals()[request.param])  # type: ignore[call-overload]  # by name
+
+    return declare
+
+
+@pytest.fixture
+def both(engine: Engine) -> Iterator[Both]:
+    """Engines that a test may listen to, and look at the pools of; a worker disposes of the async one."""
+    both = Both.of(engine.url, pool_size=8)
+    yield both
+    both.sync.dispose()
