@@ -54,6 +54,10 @@ _GROUPS = "tests/worker/test_group_commit.py"
 _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
 _CLOSING = "tests/worker/test_closing.py"
+_CORE = "tests/worker/test_core_handlers.py"
+_CORE_BENDS = "tests/worker/test_core_bends.py"
+_CORE_ENDS = "tests/worker/test_core_ends.py"
+_AUTOCOMMIT = "tests/worker/test_autocommit.py"
 _PRUNE = "tests/behaviour/test_prune.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
 _ROSTER = "tests/worker/test_roster.py"
@@ -154,7 +158,7 @@ GUARDS = (
     ),
     Guard(
         "a duplicate seen at its claim whose key was pruned runs",
-        "worker/handling.py",
+        "worker/scopes.py",
         "        raise SnoozeJob(0) from no_effect\n",
         "        raise\n",
         "tests/worker/test_pruned_keys.py",
@@ -346,10 +350,91 @@ GUARDS = (
     ),
     Guard(
         "no other database is committed before the ack",
-        "worker/handling.py",
-        "            elif watch.elsewhere or not self._acknowledged",
-        "            elif not self._acknowledged",
+        "worker/sessions.py",
+        "        if self.watch.elsewhere or not self._settle_at_commit",
+        "        if not self._settle_at_commit",
         f"{_CLOSING}::test_where_another_database_is_committed_too_the_ack_comes_before_both_commits",
+    ),
+    Guard(
+        "a handler does not commit its connection by itself",
+        "worker/connections.py",
+        "        if not self.acknowledged:\n",
+        "        if False:\n",
+        f"{_CORE_BENDS}::test_a_handler_that_commits_by_itself_is_refused_and_leaves_nothing",
+    ),
+    Guard(
+        "a refused commit that a handler swallows is still refused",
+        "worker/connections.py",
+        "        if self.connection.refused:\n",
+        "        if False:\n",
+        f"{_CORE_BENDS}::test_a_handler_that_swallows_the_refusal_is_not_acknowledged_without_what_it_did",
+    ),
+    Guard(
+        "a refused commit of a connection is rolled back",
+        "worker/connections.py",
+        "            self._rollback_impl()  #",
+        "            pass  #",
+        f"{_CORE_BENDS}::test_a_handler_that_commits_by_itself_is_refused_and_leaves_nothing",
+    ),
+    Guard(
+        "a commit of a session that a listener failed is rolled back",
+        "worker/sessions.py",
+        "            _roll_back(self.session)\n",
+        "            pass\n",
+        f"{_CLOSING}::test_a_commit_that_a_listener_of_the_engine_fails_leaves_nothing_to_the_next_one_on_its_connection",
+    ),
+    Guard(
+        "a handler is followed into its later transactions on other connections",
+        "worker/connections.py",
+        "        if self.watch is not None:\n            try:\n",
+        "        if self.watch is not None and not self.watch.disturbed:\n            try:\n",
+        f"{_CORE_ENDS}::test_a_handler_over_its_time_limit_is_ended_where_it_is_now",
+    ),
+    Guard(
+        "a run that was given up begins no transaction on its connection",
+        "worker/connections.py",
+        "                transaction.rollback()\n                raise\n",
+        "                pass\n",
+        f"{_CORE_ENDS}::test_a_run_that_lost_its_lease_before_its_first_statement_gets_no_transaction_any_more",
+    ),
+    Guard(
+        "an ack in a savepoint that was left open stays",
+        "worker/connections.py",
+        ', join_transaction_mode="rollback_only"',
+        "",
+        f"{_CORE}::test_what_a_handler_may_do_with_its_transaction_keeps_what_it_did_last_and_the_ack",
+    ),
+    Guard(
+        "the server is asked in a greenlet for an async transaction that a listener began",
+        "worker/connections.py",
+        "        if not given.in_transaction():\n",
+        "        if True:\n",
+        f"{_CORE}::test_a_listener_that_sends_something_on_each_new_connection_may_begin_the_transaction",
+    ),
+    Guard(
+        "a connection that cannot be followed goes back to its pool",
+        "worker/handling.py",
+        """        try:
+            scope = source.scope(given, self._watch(source, runs), self.books)
+""",
+        """        scope = source.scope(given, self._watch(source, runs), self.books)
+        try:
+""",
+        f"{_AUTOCOMMIT}::test_a_connection_whose_transaction_is_refused_as_it_is_opened_goes_back_to_its_pool",
+    ),
+    Guard(
+        "no worker starts on an engine in AUTOCOMMIT",
+        "worker/setup.py",
+        '"isolation_level", default) == "AUTOCOMMIT":',
+        '"isolation_level", default) == "NEVER":',
+        f"{_AUTOCOMMIT}::test_a_worker_whose_engine_is_in_autocommit_refuses_to_start_and_names_the_remedy",
+    ),
+    Guard(
+        "no handler works in AUTOCOMMIT",
+        "worker/watch.py",
+        "        if in_autocommit(connection):\n",
+        "        if False:\n",
+        f"{_AUTOCOMMIT}::test_a_handler_that_switches_its_connection_to_autocommit_is_not_acknowledged_and_has_no_effect",
     ),
     Guard(
         "a run that was given up begins no transaction",
@@ -440,8 +525,8 @@ GUARDS = (
     Guard(
         "a coroutine's session is closed whatever cancels it",
         "worker/handling.py",
-        "        async with session:\n",
-        "        async with __import__('contextlib').aclosing(session):\n",
+        "                await asyncio.shield(given.close())",
+        "                await given.close()",
         "tests/worker/test_cancelled.py"
         "::test_a_handler_that_is_cancelled_while_its_session_rolls_back_keeps_the_connection_of_its_pool",
     ),

@@ -58,7 +58,11 @@ class SessionScope:
 
     def commit(self) -> None:
         """Commit to all databases that the handlers have used."""
-        self.session.commit()
+        try:
+            self.session.commit()
+        except BaseException:
+            _roll_back(self.session)
+            raise
 
     def _settle_at_commit(self, runs: Sequence[Run]) -> bool:
         job = alone(runs)
@@ -108,6 +112,13 @@ def source_of(factory: Any, home: Engine) -> SessionSource:
     inner = factory.kw.get("sync_session_class") or made.sync_session_class
     settings = {**factory.kw, "sync_session_class": _ear(inner)}
     return SessionSource(type(factory)(class_=made, **settings), home, overheard=True)
+
+
+def _roll_back(session: Session) -> None:
+    """SQLAlchemy takes a transaction whose commit has raised for ended, and would give it to the pool as it is."""
+    transaction: Any = session.get_transaction()
+    for connection, *_ in set(transaction._connections.values()) if transaction else ():  # noqa: SLF001 - no other way
+        connection._rollback_impl()  # noqa: SLF001 - a transaction that counts as ended cannot be told to
 
 
 def _ear(session_class: type[Session]) -> type[Session]:

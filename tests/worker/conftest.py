@@ -65,8 +65,20 @@ def declare_core(request: pytest.FixtureRequest, tasks: TaskRegistry) -> Callabl
 
 
 @pytest.fixture
-def both(engine: Engine) -> Iterator[Both]:
-    """Engines that a test may listen to, and look at the pools of; a worker disposes of the async one."""
-    both = Both.of(engine.url, pool_size=8)
-    yield both
-    both.sync.dispose()
+def make_both(engine: Engine) -> Iterator[Callable[..., Both]]:
+    """A function that makes engines of the options given; a worker disposes of the async one."""
+    made: list[Both] = []
+
+    def make(**options: object) -> Both:
+        made.append(Both.of(engine.url, **{"pool_size": 8, **options}))
+        return made[-1]
+
+    yield make
+    for both in made:
+        both.sync.dispose()
+
+
+@pytest.fixture
+def both(make_both: Callable[..., Both]) -> Both:
+    """Engines that a test may listen to, and look at the pools of."""
+    return make_both()

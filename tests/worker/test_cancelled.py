@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.util import await_only
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy import Engine
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
     from sa_jobqueue import EnqueuedJob, TaskRegistry
     from tests.behaviour.observer import Observer
@@ -87,14 +88,20 @@ def test_a_service_that_is_cancelled_at_every_boundary_leaks_no_connection_and_h
     assert (done | queued, done & queued) == (set(jobs), set())
 
 
+@pytest.mark.parametrize("core", [False, True], ids=["session", "connection"])
 def test_a_handler_that_is_cancelled_while_its_session_rolls_back_keeps_the_connection_of_its_pool(
-    tasks: TaskRegistry, crew: Crew, enqueue: Callable[..., EnqueuedJob], engine: Engine, events: Events
+    core: bool,  # noqa: FBT001 - a parameter of the test
+    tasks: TaskRegistry,
+    crew: Crew,
+    enqueue: Callable[..., EnqueuedJob],
+    engine: Engine,
+    events: Events,
 ) -> None:
     handlers: list[asyncio.Task[Any] | None] = []
     backends: list[int | None] = []
 
-    @tasks.task(queue=QUEUE)
-    async def fail(session: AsyncSession) -> None:
+    @tasks.task(queue=QUEUE, core=core)
+    async def fail(session: AsyncSession | AsyncConnection) -> None:
         backends.append(await session.scalar(text("SELECT pg_backend_pid()")))
         handlers.append(asyncio.current_task())
         raise ValueError

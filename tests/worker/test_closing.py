@@ -214,6 +214,27 @@ def test_an_ack_whose_commit_was_refused_is_not_made_up_for_by_the_next_commit_o
     assert observer.effects() == ["first", "else"]
 
 
+def test_a_commit_that_a_listener_of_the_engine_fails_leaves_nothing_to_the_next_one_on_its_connection(
+    declare: Declare, enqueue_three: Callable[[], list[EnqueuedJob]], crew: Crew, observer: Observer
+) -> None:
+    def refuse(_connection: object) -> None:
+        if len(refused) == 1:
+            refused.append(None)
+            message = "not today"
+            raise ValueError(message)
+
+    def let_it_be_refused(session: Session) -> None:
+        event.listen(session.get_bind(), "commit", refuse)
+        refused.append(None)
+
+    refused: list[None] = []
+    declare(let_it_be_refused)
+    jobs = enqueue_three()
+    crew.drain(concurrency=1)
+    assert only_error(observer, jobs[1]) == "ValueError: not today"
+    assert observer.effects() == ["first", "third"]
+
+
 def test_where_another_database_is_committed_too_the_ack_comes_before_both_commits(
     tasks: TaskRegistry,
     enqueue_three: Callable[[], object],

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import event, insert, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sa_jobqueue import EnqueuedJob
     from tests.behaviour.observer import Observer
     from tests.proofs.crew import Crew, Events
+    from tests.worker.core import Both
 
     Declare = Callable[..., None]
 
@@ -217,3 +218,22 @@ def test_a_handler_that_swallows_a_database_error_fails_with_that_error(
     crew.drain(concurrency=1)
     assert only_error(observer, jobs[1]).startswith("IntegrityError: (psycopg.errors.UniqueViolation) duplicate key")
     assert (events.outcomes(), observer.effects()) == (["done", "dead", "done"], ["there", "first", "third"])
+
+
+def test_a_commit_that_a_listener_of_the_application_fails_leaves_nothing_to_the_next_one_on_its_connection(
+    declare_core: Declare, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer, both: Both
+) -> None:
+    def refuse(connection: Connection) -> None:
+        if not refused and observer.effects() == ["first"]:
+            refused.append(connection)
+            message = "not today"
+            raise ValueError(message)
+
+    refused: list[Connection] = []
+    for each in both.each:
+        event.listen(each, "commit", refuse)
+    declare_core(write, name="task")
+    jobs = enqueue_three(enqueue)
+    crew.drain(concurrency=1, **both.makers)
+    assert only_error(observer, jobs[1]) == "ValueError: not today"
+    assert observer.effects() == ["first", "third"]
