@@ -343,9 +343,9 @@ GUARDS = (
     ),
     Guard(
         "a transaction whose ack was refused is rolled back",
-        "worker/closing.py",
-        "            self.dialect.do_rollback(pooled)\n",
-        "            pass\n",
+        "worker/sessions.py",
+        "        connection._rollback_impl()  #",
+        "        pass  #",
         f"{_CLOSING}::test_a_stale_token_commits_nothing_and_leaves_the_connection_fit_for_the_next_job",
     ),
     Guard(
@@ -368,6 +368,13 @@ GUARDS = (
         "        if self.connection.refused:\n",
         "        if False:\n",
         f"{_CORE_BENDS}::test_a_handler_that_swallows_the_refusal_is_not_acknowledged_without_what_it_did",
+    ),
+    Guard(
+        "the refusal of a commit is what is recorded, not what follows it",
+        "worker/connections.py",
+        "            watch.failed(refusal)\n",
+        "",
+        f"{_CORE_BENDS}::test_a_handler_that_runs_into_what_follows_a_refusal_fails_with_the_refusal",
     ),
     Guard(
         "a refused commit of a connection is rolled back",

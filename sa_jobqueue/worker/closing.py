@@ -44,8 +44,8 @@ _BIGINT = psycopg.adapters.types["int8"].oid
 def acknowledge_at_commit(session: Session, models: Models, job: ClaimedJob, statement: Executable) -> bool:
     """Let the session's next commit acknowledge the job; False, and nothing is done, where that is not possible.
 
-    That commit raises :class:`LeaseLost` or :class:`DuplicateEffect` instead of committing. ``statement`` is
-    :func:`settle.ack_or_error`.
+    That commit raises :class:`LeaseLost` or :class:`DuplicateEffect` instead of committing; the caller is to send the
+    ROLLBACK, since SQLAlchemy sends none then. ``statement`` is :func:`settle.ack_or_error`.
     """
     connection = session.connection(bind_arguments={"mapper": models.job})
     fence = fence_of(session)
@@ -107,13 +107,7 @@ class _Commit:
         try:
             return closing.say(pooled, is_async=self.dialect.is_async)
         except BaseException as error:  # noqa: BLE001 - it is raised again, or what it means
-            self._roll_back(pooled)
             raise closing.meant_by(error) from None
-
-    def _roll_back(self, pooled: Any) -> None:
-        """SQLAlchemy sends no ROLLBACK after a commit that has failed: it takes the transaction for ended."""
-        if not pooled.driver_connection.closed:
-            self.dialect.do_rollback(pooled)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,9 @@ class _Guarded(Connection):
     def _commit_acknowledged(self, watch: Watch) -> None:
         if not self.acknowledged:
             self.refused = True
-            raise CommitRefused(watch.expected, COMMITS_EARLY)
+            refusal = CommitRefused(watch.expected, COMMITS_EARLY)
+            watch.failed(refusal)
+            raise refusal
         watch.committing()
         super()._commit_impl()
         self.acknowledged = False

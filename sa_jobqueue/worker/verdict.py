@@ -169,12 +169,14 @@ def is_aftermath(error: BaseException) -> bool:
 def root_cause(error: BaseException | None, first: BaseException | None) -> BaseException | None:
     """The error to blame for a run that ended with ``error``: ``first`` if the handler had swallowed that one.
 
-    A flush may also fail for reasons of its own; SQLAlchemy quotes the reason in the error that follows.
+    A flush may also fail for reasons of its own; SQLAlchemy quotes the reason in the error that follows. After a commit
+    that was refused it quotes none.
     """
     if error is None or first is None or not is_aftermath(error):
         return error
-    quoted = not isinstance(error, PendingRollbackError) or str(first) in str(error)
-    return first if quoted else error
+    if isinstance(error, PendingRollbackError) and not isinstance(first, CommitRefused):
+        return first if str(first) in str(error) else error
+    return first
 
 
 def _is_conflict(error: BaseException) -> bool:

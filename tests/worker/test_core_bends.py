@@ -115,6 +115,21 @@ def test_a_handler_that_swallows_the_refusal_is_not_acknowledged_without_what_it
     assert (observer.effects(), observer.dedup_keys()) == ([], [])
 
 
+def test_a_handler_that_runs_into_what_follows_a_refusal_fails_with_the_refusal(
+    declare_core: Declare, crew: Crew, enqueue: Callable[..., EnqueuedJob], observer: Observer
+) -> None:
+    def go_on(connection: Connection, name: str) -> None:
+        with suppress(CommitRefused):
+            commits(connection)
+        write(connection, name)
+
+    declare_core(go_on)
+    job = enqueue("go_on", max_attempts=1)
+    crew.drain()
+    assert only_error(observer, job).startswith(REFUSED)
+    assert observer.effects() == []
+
+
 def closes(connection: Connection) -> None:
     write(connection, "lost")
     connection.close()
