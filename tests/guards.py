@@ -55,6 +55,7 @@ _FAULTS = "tests/worker/test_faults.py"
 _CROWD = "tests/behaviour/test_concurrency.py"
 _CLOSING = "tests/worker/test_closing.py"
 _CORE = "tests/worker/test_core_handlers.py"
+_CORE_ENGINES = "tests/worker/test_core_engines.py"
 _CORE_BENDS = "tests/worker/test_core_bends.py"
 _CORE_ENDS = "tests/worker/test_core_ends.py"
 _AUTOCOMMIT = "tests/worker/test_autocommit.py"
@@ -416,7 +417,7 @@ GUARDS = (
         "worker/connections.py",
         "        if not given.in_transaction():\n",
         "        if True:\n",
-        f"{_CORE}::test_a_listener_that_sends_something_on_each_new_connection_may_begin_the_transaction",
+        f"{_CORE_ENGINES}::test_a_listener_that_sends_something_on_each_new_connection_may_begin_the_transaction",
     ),
     Guard(
         "a connection that cannot be followed goes back to its pool",
