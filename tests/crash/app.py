@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
-from sqlalchemy import create_engine, make_url
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
+from sqlalchemy import Connection, create_engine, insert, make_url, select
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, sessionmaker
 
 from sa_jobqueue import Backoff, TaskRegistry, Worker, current_job
@@ -61,6 +61,19 @@ async def awrite(session: AsyncSession, name: str) -> None:
     await session.get(Effect, 0)
     session.add(Effect(name=name))
     await session.flush()
+
+
+@tasks.task(visibility_timeout=LEASE, core=True)
+def core_write(connection: Connection, name: str) -> None:
+    """:func:`write` on a connection."""
+    connection.execute(select(Effect.id).where(Effect.id == 0))
+    connection.execute(insert(Effect).values(name=name))
+
+
+@tasks.task(visibility_timeout=LEASE, core=True)
+async def acore_write(connection: AsyncConnection, name: str) -> None:
+    await connection.execute(select(Effect.id).where(Effect.id == 0))
+    await connection.execute(insert(Effect).values(name=name))
 
 
 @tasks.task(visibility_timeout=LEASE, backoff=Backoff(base=0.001, cap=0.001, jitter=0))

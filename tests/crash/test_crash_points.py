@@ -16,7 +16,11 @@ _SERVE, _ASERVE = "tests.crash.service:serve", "tests.crash.service:aserve"
 _LEASED = [
     Delivery(WORK, task, last=last, keyed=keyed)
     for task, last, keyed in product(["write", "awrite"], [False, True], [False, True])
-] + [Delivery(WORK, "outlast_a_beat")]
+] + [
+    Delivery(WORK, "outlast_a_beat"),
+    Delivery(WORK, "core_write", keyed=True),
+    Delivery(WORK, "acore_write", last=True),
+]
 _IN_TRANSACTION = [
     Delivery(run, "write", last=last, keyed=keyed, rescue=run)
     for run, last, keyed in product([_SERVE, _ASERVE], [False, True], [False, True])
