@@ -21,7 +21,7 @@ def leaky_tasks(notebook: Notebook, lease: float) -> TaskRegistry:
         threading.Event().wait(seconds)
 
     tasks = TaskRegistry()
-    for name in ("work", "work_async", "hang"):
+    for name in ("work", "work_core", "work_async", "hang"):
         tasks.task(name=name, queue=crew.QUEUE, visibility_timeout=lease)(work)
     return tasks
 

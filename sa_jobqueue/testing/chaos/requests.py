@@ -57,7 +57,7 @@ def draw_request(chance: random.Random, tag: str, lease: float) -> Request:
         ("quick", "slow", "long", "delayed", "failing", "swallowing", "poison", "hanging"), (36, 20, 15, 8, 11, 4, 4, 2)
     )[0]
     common: dict[str, Any] = {"tag": tag, "priority": chance.choice((-1, 0, 0, 0, 1))}
-    common["task"] = chance.choice(("work", "work_async")) if HAS_ASYNC else "work"
+    common["task"] = chance.choice(("work", "work_core", *(("work_async",) if HAS_ASYNC else ())))
     request = _of_kind(chance, kind, lease, common)
     if chance.random() >= _NATURAL_KEYS:
         return request

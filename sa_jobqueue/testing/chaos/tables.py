@@ -56,6 +56,10 @@ class EffectRow(Base):
     token: Mapped[int] = mapped_column(BigInteger)
     transaction: Mapped[int] = mapped_column(BigInteger, server_default=text("pg_current_xact_id()::text::bigint"))
 
+    def as_values(self) -> dict[str, Any]:
+        """For an INSERT without a session."""
+        return {"run": self.run, "tag": self.tag, "key": self.key, "token": self.token}
+
 
 class RedriveRow(Base):
     """Written by the transaction in which the operator brings a dead letter back."""

@@ -23,6 +23,7 @@ from sa_jobqueue.testing.chaos.history import Deed, Journal, Kind
 from sa_jobqueue.testing.chaos.tables import EffectRow, StartRow
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
     from sqlalchemy.ext.asyncio import AsyncSession
     from sqlalchemy.orm import Session
 
@@ -94,6 +95,13 @@ def make_tasks(notebook: Notebook, lease: float) -> TaskRegistry:
         else:
             threading.Event().wait(_FOREVER)
 
+    @tasks.task(queue=QUEUE, visibility_timeout=lease, backoff=backoff, core=True)
+    def work_core(connection: Connection, tag: str, act: str, seconds: float, failures: int = 0) -> None:
+        effect = notebook.begin(tag)
+        threading.Event().wait(seconds)
+        connection.execute(insert(EffectRow), effect.as_values())
+        _end(connection, act, failures)
+
     if HAS_ASYNC:
 
         @tasks.task(queue=QUEUE, visibility_timeout=lease, backoff=backoff)
@@ -107,18 +115,22 @@ def make_tasks(notebook: Notebook, lease: float) -> TaskRegistry:
 
 
 def _finish(session: Session, act: str, failures: int) -> None:
-    """Let the first ``failures`` attempts fail, once their effect has been sent to the server."""
     session.flush()
+    _end(session, act, failures)
+
+
+def _end(given: Session | Connection, act: str, failures: int) -> None:
+    """Let the first ``failures`` attempts fail; their effect has been sent to the server."""
     if current_job().attempt > failures or act == Act.WORK:
         return
     if act == Act.SWALLOW:
-        _swallow(session)
+        _swallow(given)
         return
     msg = f"attempt {current_job().attempt} of {failures} that were to fail"
     raise Failure(msg)
 
 
-def _swallow(session: Session) -> None:
+def _swallow(given: Session | Connection) -> None:
     """What careless handlers do."""
     with suppress(DBAPIError):
-        session.execute(select(func.sqrt(-1)))
+        given.execute(select(func.sqrt(-1)))
