@@ -58,7 +58,7 @@ class Handling:
                 self.conclude(run, _raised(self._transact, [run]))
 
     async def perform_async(self, load: Load) -> None:
-        """:meth:`perform` for coroutine functions and an ``AsyncSession``.
+        """:meth:`perform` for coroutine functions.
 
         A record may have to wait for the database, so it is written on another thread; a committed run needs none.
         """
