@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ROOT = Path(__file__).parents[1]
 _COPIED = ("sa_jobqueue", "tests", "pyproject.toml")
-_AT_ONCE = 2
+_AT_ONCE = 3
 _SQLALCHEMY = ("sqlalchemy.orm", "sqlalchemy.ext.asyncio", "sqlalchemy.dialects.postgresql.psycopg")
 _PYTEST = ("pytest", "pytest_asyncio", "xdist", "hypothesis", "faker")
 _IMPORTED = [*_SQLALCHEMY, *_PYTEST, "alembic", "psycopg", "rich", "testcontainers.community.postgres", "typer"]
