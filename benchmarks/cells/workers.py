@@ -19,7 +19,7 @@ from sa_jobqueue.observe import Event, RunEnded, log_event
 
 __all__ = ["HANDLERS", "ON_CONNECTION", "Plan", "application_engine", "knows", "work", "worker_of"]
 
-ON_CONNECTION: Final[Mapping[str, Any]] = MappingProxyType({"core": True})
+ON_CONNECTION: Final[Mapping[str, Any]] = {"core": True}
 """The option of a task whose handler works on a connection; the handlers ``core`` can, and in a session too."""
 INSERT: Final = insert(Effect.__table__)  # type: ignore[arg-type]  # a mapped class has a Table here
 

@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.ballast import load
-from benchmarks.cells import limits
+from benchmarks.cells import drains, limits
 from benchmarks.cells.drains import Drain, drain
 from benchmarks.cells.hints import Notify, contend
 from benchmarks.cells.idle import idle
 from benchmarks.cells.neighbours import pickups_beside
 from benchmarks.cells.paired import paired
-from benchmarks.cells.workers import Plan
+from benchmarks.cells.workers import ON_CONNECTION, Plan
 from benchmarks.growth import figures_of
 from benchmarks.rounds import Sample, Series
 
 if TYPE_CHECKING:
     from benchmarks.server import Arena
 
-_PLAN = Plan("core", 2)
+_PLAN = Plan("core", 2, ON_CONNECTION)
+_CELLS = {cell.name: cell for cell in drains.cells(200, 2)}
+
+
+@pytest.mark.parametrize("name", ["core", "core_session", "async_core", "core_floor", "bare_core"])
+def test_each_way_to_have_a_core_handler_makes_every_effect_once(ready: Arena, name: str) -> None:
+    assert _CELLS[name].measure(ready, 200).faults == ()
 
 
 def test_the_bare_batches_make_every_effect_once(ready: Arena) -> None:
