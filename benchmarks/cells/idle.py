@@ -14,12 +14,13 @@ from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
+from sqlalchemy import Connection as SQLConnection
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import Session
 
 from benchmarks.ballast import NUMBERED_FROM
-from benchmarks.business import TASK, Effect
-from benchmarks.cells.workers import HANDLERS, Plan, worker_of
+from benchmarks.business import TASK
+from benchmarks.cells.workers import HANDLERS, INSERT, Plan, worker_of
 from benchmarks.children import answer, child
 from benchmarks.laps import Stopwatch
 from benchmarks.rounds import Cell, Sample
@@ -120,10 +121,10 @@ def _wait_for_nothing(pipe: Connection, url: str, plan: Plan, poll: float) -> No
 def serve(pipe: Connection, url: str, plan: Plan, queues: Sequence[str] | None = None) -> None:
     """A worker that tells when the handler of each job begins that is no ballast, until it is told to stop."""
 
-    def record(session: Session, n: int) -> None:
+    def record(given: Session | SQLConnection, n: int) -> None:
         if n < NUMBERED_FROM:
             pipe.send(time.monotonic())
-        session.add(Effect(n=n))
+        given.execute(INSERT, {"n": n})
 
     with _running(url, plan, record, queues):
         pipe.send("serving")

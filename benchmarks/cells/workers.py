@@ -17,7 +17,7 @@ from benchmarks.laps import WARM, Lap, Stopwatch
 from sa_jobqueue import ClaimedJob, TaskRegistry, Worker
 from sa_jobqueue.observe import Event, RunEnded, log_event
 
-__all__ = ["HANDLERS", "ON_CONNECTION", "Plan", "application_engine", "knows", "work", "worker_of"]
+__all__ = ["HANDLERS", "INSERT", "ON_CONNECTION", "Plan", "application_engine", "knows", "work", "worker_of"]
 
 ON_CONNECTION: Final[Mapping[str, Any]] = {"core": True}
 """The option of a task whose handler works on a connection; the handlers ``core`` can, and in a session too."""
