@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from sqlalchemy import Connection, Engine, RootTransaction
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -98,7 +98,7 @@ class ConnectionScope:
     connection: _Guarded
     watch: Watch
     books: Books
-    what: str = "connection"
+    what: ClassVar[str] = "connection"
 
     @property
     def closed(self) -> bool:
@@ -107,8 +107,8 @@ class ConnectionScope:
 
     @property
     def over(self) -> bool:
-        """The same: a connection that was closed stays so."""
-        return self.connection.closed
+        """A connection that was closed stays so."""
+        return self.closed
 
     def keep(self) -> None:
         """Nothing waits: a statement is sent when it is executed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sa_jobqueue.errors import NoSuchEffect, SnoozeJob
 from sa_jobqueue.models import Models
@@ -28,7 +28,7 @@ class Scope(Protocol):
     """One transaction of handlers, or several if they roll back."""
 
     watch: Watch
-    what: str
+    what: ClassVar[str]
     """The word for what the handlers are given."""
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlalchemy import Engine
 from sqlalchemy.orm import Session, sessionmaker
@@ -29,7 +29,7 @@ class SessionScope:
     session: Session
     watch: watch.Watch
     books: Books
-    what: str = "session"
+    what: ClassVar[str] = "session"
 
     @property
     def closed(self) -> bool:

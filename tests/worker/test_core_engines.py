@@ -102,7 +102,7 @@ def test_a_handler_works_in_the_schema_that_its_engine_translates_to(
 def listeners(each: Engine) -> list[int]:
     """How many listen to an engine, its dialect and its pool, event by event."""
     told = each.dispatch, each.dialect.dispatch, each.pool.dispatch
-    return [len(getattr(dispatch, name)) for dispatch in told for name in sorted(dispatch._event_names)]  # noqa: SLF001
+    return [len(getattr(dispatch, name)) for dispatch in told for name in sorted(dispatch._event_names)]  # noqa: SLF001 - all kinds
 
 
 def test_a_run_leaves_no_listener_on_the_engine(
