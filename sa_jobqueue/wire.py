@@ -15,13 +15,14 @@ from typing import Any, cast
 
 import psycopg
 from psycopg.errors import error_from_result
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, PipelineStatus, TransactionStatus
 from sqlalchemy import BigInteger, Connection, CursorResult, Executable
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.dialects.postgresql import psycopg as dialects
 
 __all__ = [
     "as_sent",
+    "begin",
     "fetch",
     "in_autocommit",
     "is_listened_to",
@@ -75,7 +76,32 @@ def on_driver(connection: Connection, sql: str, values: Any = None) -> Iterator[
     try:
         yield
     except psycopg.Error as error:
-        connection._handle_dbapi_exception(error, sql, values, None, None)  # noqa: SLF001 - the only such thing
+        _raise_as_told(connection, error, sql, values)
+
+
+def _raise_as_told(connection: Connection, error: psycopg.Error, sql: str, values: Any = None) -> None:
+    connection._handle_dbapi_exception(error, sql, values, None, None)  # noqa: SLF001 - the only such thing
+
+
+def begin(connection: Connection) -> None:
+    """Send by :func:`tell` the BEGIN that the driver would send with the first statement, if it is a plain one.
+
+    The transaction has begun for SQLAlchemy, and is not in AUTOCOMMIT.
+    """
+    driver = connection.connection.dbapi_connection
+    if isinstance(driver, psycopg.Connection) and _begins_plainly(driver):
+        try:
+            tell(driver, b"BEGIN")
+        except psycopg.Error as error:
+            _raise_as_told(connection, error, "BEGIN")
+
+
+def _begins_plainly(driver: psycopg.Connection[Any]) -> bool:
+    return (
+        driver.pgconn.transaction_status == TransactionStatus.IDLE
+        and driver.pgconn.pipeline_status == PipelineStatus.OFF
+        and (driver.isolation_level, driver.read_only, driver.deferrable) == (None, None, None)
+    )
 
 
 def tell(driver: Any, message: bytes) -> None:

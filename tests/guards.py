@@ -58,6 +58,7 @@ _CORE = "tests/worker/test_core_handlers.py"
 _CORE_ENGINES = "tests/worker/test_core_engines.py"
 _CORE_BENDS = "tests/worker/test_core_bends.py"
 _CORE_ENDS = "tests/worker/test_core_ends.py"
+_BEGIN = "tests/worker/test_begin.py"
 _AUTOCOMMIT = "tests/worker/test_autocommit.py"
 _PRUNE = "tests/behaviour/test_prune.py"
 _SUPERVISOR = "tests/processes/test_supervisor.py"
@@ -443,6 +444,20 @@ GUARDS = (
         "        if in_autocommit(connection):\n",
         "        if False:\n",
         f"{_AUTOCOMMIT}::test_a_handler_that_switches_its_connection_to_autocommit_is_not_acknowledged_and_has_no_effect",
+    ),
+    Guard(
+        "a transaction with properties of its own begins with them",
+        "wire.py",
+        "        and (driver.isolation_level, driver.read_only, driver.deferrable) == (None, None, None)\n",
+        "",
+        f"{_BEGIN}::test_a_transaction_has_the_properties_that_its_handler_asks_for",
+    ),
+    Guard(
+        "a BEGIN that fails is told as SQLAlchemy would tell it",
+        "wire.py",
+        '            _raise_as_told(connection, error, "BEGIN")\n',
+        "            raise\n",
+        f"{_BEGIN}::test_a_begin_on_a_connection_that_has_broken_meanwhile_fails_as_a_statement_does_and_spends_no_attempt",
     ),
     Guard(
         "a run that was given up begins no transaction",

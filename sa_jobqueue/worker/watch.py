@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.orm import Session
 
 from sa_jobqueue.errors import JobQueueError, UnsupportedDatabase
-from sa_jobqueue.wire import in_autocommit
+from sa_jobqueue.wire import begin, in_autocommit
 from sa_jobqueue.worker.backend import backend_of
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.verdict import is_aftermath
@@ -136,6 +136,7 @@ class Watch:
         if given_up := next((run for run in self._runs if run.condemned), None):
             msg = f"the run of job {given_up.job.id} was given up before this transaction began: {given_up.condemned}"
             raise JobQueueError(msg)
+        begin(connection)
 
     def committing(self) -> None:
         """The root transaction is about to be committed."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.behaviour.observer import Observer
     from tests.proofs.crew import Crew, Events
 
-_END_ALL_OTHERS = (
+END_ALL_OTHERS = (
     "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
     "WHERE datname = current_database() AND pid <> pg_backend_pid()"
 )
@@ -46,7 +46,7 @@ def test_a_coroutine_whose_connection_the_server_ends_runs_again_and_spends_no_a
         session.add(Effect(name="first"))
         await session.flush()
         if not ended.is_set():
-            observer.scalar(_END_ALL_OTHERS)
+            observer.scalar(END_ALL_OTHERS)
             ended.set()
         session.add(Effect(name="second"))
 
@@ -75,7 +75,7 @@ def test_a_worker_whose_every_connection_is_ended_at_once_goes_on(
         enqueue("hold", {"n": n})
     crew.start(until_empty=True, concurrency=4)
     written.wait(30)
-    assert observer.scalar(_END_ALL_OTHERS) >= 4
+    assert observer.scalar(END_ALL_OTHERS) >= 4
     go_on.set()
     crew.wait(60)
 
