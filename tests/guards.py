@@ -58,6 +58,7 @@ _CORE = "tests/worker/test_core_handlers.py"
 _CORE_ENGINES = "tests/worker/test_core_engines.py"
 _CORE_BENDS = "tests/worker/test_core_bends.py"
 _CORE_ENDS = "tests/worker/test_core_ends.py"
+_KEPT = "tests/worker/test_kept_connections.py"
 _BEGIN = "tests/worker/test_begin.py"
 _AUTOCOMMIT = "tests/worker/test_autocommit.py"
 _PRUNE = "tests/behaviour/test_prune.py"
@@ -458,6 +459,27 @@ GUARDS = (
         '            _raise_as_told(connection, error, "BEGIN")\n',
         "            raise\n",
         f"{_BEGIN}::test_a_begin_on_a_connection_that_has_broken_meanwhile_fails_as_a_statement_does_and_spends_no_attempt",
+    ),
+    Guard(
+        "what a handler has set for its connection is undone before the next job",
+        "worker/hand.py",
+        " and not pooled._connection_record.finalize_callback",
+        "",
+        f"{_KEPT}::test_a_connection_whose_level_a_handler_has_changed_is_put_right_before_the_next_job",
+    ),
+    Guard(
+        "no connection is kept from a pool that has none to spare",
+        "worker/connections.py",
+        "        if self.spare and ",
+        "        if ",
+        f"{_KEPT}::test_a_connection_goes_back_after_each_job_where_the_pool_has_no_more_than_are_needed",
+    ),
+    Guard(
+        "a kept connection goes back before a session takes another",
+        "worker/sessions.py",
+        "        hand.close()\n",
+        "",
+        f"{_KEPT}::test_a_thread_with_a_kept_connection_gives_it_back_before_a_session_takes_its_own",
     ),
     Guard(
         "a run that was given up begins no transaction",

@@ -6,17 +6,19 @@ a fifth of a short transaction. So the worker connects by a subclass that hears 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn
 
 from sqlalchemy import Connection, Engine, RootTransaction
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.orm import Session
 
 from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.fence import COMMITS_EARLY
 from sa_jobqueue.worker.closing import acknowledge_with_commit
+from sa_jobqueue.worker.hand import Hand, is_unheard
+from sa_jobqueue.worker.line import most_connections
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.scopes import Books, alone
 from sa_jobqueue.worker.watch import Watch
@@ -30,6 +32,7 @@ class _Guarded(Connection):
     Until a watch is there it is the application's: listeners may use it as soon as it is made.
     """
 
+    hand: Hand
     watch: Watch | None = None
     acknowledged = False
     refused = False
@@ -127,8 +130,9 @@ class ConnectionScope:
         self.connection.acknowledged = True
 
     def commit(self) -> None:
-        """Commit, with savepoints that a handler has left open, and give the connection back in the same breath."""
+        """Commit, with savepoints that a handler has left open, and let the connection go in the same breath."""
         self.connection.commit()
+        self.connection.hand.keep(self.connection.connection)
         self.connection.close()
 
     def _settle_with_commit(self, runs: Sequence[Run]) -> bool:
@@ -138,24 +142,36 @@ class ConnectionScope:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSource:
-    """Connects to ``home``."""
+    """Connects to ``home``.
 
-    connect: Callable[[], Any]
+    Args:
+        engine: makes connections that can be guarded; they come from the pool of ``home``.
+        spare: that pool has more connections than there are handlers, so one may be kept for the next job.
+    """
+
+    engine: Engine
     home: Engine
+    spare: bool
 
-    def open(self) -> Any:
+    def open(self, hand: Hand) -> Connection:
         """A ``Connection``."""
-        return self.connect()
+        connection = self._kept(hand) or self._new(self.engine.connect(), hand)
+        connection.hand = hand
+        return connection
+
+    async def aopen(self, hand: Hand) -> AsyncConnection:
+        """An ``AsyncConnection``."""
+        engine, kept = AsyncEngine(self.engine), self._kept(hand)
+        connection = await engine.connect() if kept is None else AsyncConnection(engine, kept)
+        guarded = kept or self._new(connection.sync_connection, hand)
+        guarded.hand = hand
+        return connection
 
     def scope(self, given: Any, watch: Watch, books: Books) -> ConnectionScope:
         """Let ``watch`` follow the connection, and guard its commits."""
         connection: _Guarded = getattr(given, "sync_connection", given)
         connection.guard(watch)
         return ConnectionScope(connection, watch, books)
-
-    async def aopen(self) -> Any:
-        """An ``AsyncConnection``."""
-        return await self.connect()
 
     async def ascope(self, given: Any, watch: Watch, books: Books) -> ConnectionScope:
         """A listener of the application may have begun the transaction, of which ``watch`` asks the server then."""
@@ -167,9 +183,19 @@ class ConnectionSource:
     def forget(self) -> None:
         """The pool has it again."""
 
+    def _kept(self, hand: Hand) -> _Guarded | None:
+        pooled = hand.take()
+        return None if pooled is None else _Guarded(self.engine, pooled)
 
-def connections_of(home: Engine) -> ConnectionSource:
+    def _new(self, connection: Any, hand: Hand) -> _Guarded:
+        if self.spare and is_unheard(self.engine):
+            hand.begin()
+        guarded: _Guarded = connection
+        return guarded
+
+
+def connections_of(home: Engine, concurrency: int) -> ConnectionSource:
     """The source for an engine, sync or async; connections have its pool, listeners and settings."""
     engine = home.execution_options()
     engine._connection_cls = _Guarded  # noqa: SLF001 - an AsyncEngine knows no other way to connect
-    return ConnectionSource(AsyncEngine(engine).connect if home.dialect.is_async else engine.connect, home)
+    return ConnectionSource(engine, home, spare=most_connections(home.pool) > concurrency)

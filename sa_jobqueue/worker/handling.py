@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from sa_jobqueue.errors import CommitRefused, JobQueueError
 from sa_jobqueue.values import ClaimedJob
+from sa_jobqueue.worker.hand import Hand
 from sa_jobqueue.worker.run import Load, Run
 from sa_jobqueue.worker.scopes import Books, Scope, Source, Sources
 from sa_jobqueue.worker.verdict import is_broken
@@ -49,26 +50,28 @@ class Handling:
     conclude: Conclude
     overheard: Overheard
 
-    def perform(self, load: Load) -> None:
+    def perform(self, load: Load, hand: Hand) -> None:
         """Run a load to its end; whatever a handler raises, its transaction is rolled back before it is concluded."""
-        if len(load.runs) > 1 and self._concludes_together(load, _raised(self._transact, load.runs)):
+        act = partial(self._transact, hand)
+        if len(load.runs) > 1 and self._concludes_together(load, _raised(act, load.runs)):
             return
         for run in load.runs:
             if not run.finished:
-                self.conclude(run, _raised(self._transact, [run]))
+                self.conclude(run, _raised(act, [run]))
 
-    async def perform_async(self, load: Load) -> None:
+    async def perform_async(self, load: Load, hand: Hand) -> None:
         """:meth:`perform` for coroutine functions.
 
         A record may have to wait for the database, so it is written on another thread; a committed run needs none.
         """
+        act = partial(self._transact_async, hand)
         if len(load.runs) > 1:
-            error = await _raised_in(self._transact_async, load.runs)
+            error = await _raised_in(act, load.runs)
             if await _aside(error, self._concludes_together, load, error):
                 return
         for run in load.runs:
             if not run.finished:
-                error = await _raised_in(self._transact_async, [run])
+                error = await _raised_in(act, [run])
                 await _aside(error, self.conclude, run, error)
 
     def _concludes_together(self, load: Load, error: BaseException | None) -> bool:
@@ -79,9 +82,9 @@ class Handling:
                 self.conclude(run, error)
         return together
 
-    def _transact(self, runs: Sequence[Run]) -> None:
+    def _transact(self, hand: Hand, runs: Sequence[Run]) -> None:
         source = cast("Sources", self.sources).of(runs[0].task)
-        given = source.open()
+        given = source.open(hand)
         try:
             scope = source.scope(given, self._watch(source, runs), self.books)
             if _is_batch(runs):
@@ -97,9 +100,9 @@ class Handling:
             given.close()
             source.forget()
 
-    async def _transact_async(self, runs: Sequence[Run]) -> None:
+    async def _transact_async(self, hand: Hand, runs: Sequence[Run]) -> None:
         source = cast("Sources", self.async_sources).of(runs[0].task)
-        given, scope = await source.aopen(), None
+        given, scope = await source.aopen(hand), None
         try:
             scope = await source.ascope(given, self._watch(source, runs), self.books)
             if _is_batch(runs):

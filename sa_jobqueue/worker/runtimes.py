@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing, closing
 from functools import partial
 from queue import SimpleQueue
 
+from sa_jobqueue.worker.hand import Hand
 from sa_jobqueue.worker.run import Load
 
 __all__ = ["Both", "LoopRuntime", "ThreadRuntime"]
@@ -21,7 +23,7 @@ Following = Callable[[], Load | None]
 class ThreadRuntime:
     """Runs handlers on daemon threads; a thread whose load was given up ends when its handler comes back."""
 
-    def __init__(self, perform: Callable[[Load], None], following: Following) -> None:
+    def __init__(self, perform: Callable[[Load, Hand], None], following: Following) -> None:
         self._perform, self._following = perform, following
         self._waiting: SimpleQueue[Load | None] = SimpleQueue()
         self._threads = 0
@@ -40,20 +42,28 @@ class ThreadRuntime:
             self._waiting.put(None)
 
     def _serve(self) -> None:
-        while (load := self._waiting.get()) is not None:
-            while load is not None:
-                self._perform(load)
-                if not load.leave():
-                    return
-                load = self._following()
+        while (load := self._waiting.get()) is not None and self._run_on(load):
             self._idle.release()
+
+    def _run_on(self, load: Load | None) -> bool:
+        """Run loads as long as one follows another; False if one was given up, and another thread has its slot."""
+        with closing(Hand()) as hand:
+            while load is not None:
+                self._perform(load, hand)
+                if not load.leave():
+                    return False
+                load = self._following()
+        return True
 
 
 class LoopRuntime:
     """Runs coroutine handlers on one event loop."""
 
     def __init__(
-        self, perform: Callable[[Load], Awaitable[None]], following: Following, dispose: Callable[[], Awaitable[None]]
+        self,
+        perform: Callable[[Load, Hand], Awaitable[None]],
+        following: Following,
+        dispose: Callable[[], Awaitable[None]],
     ) -> None:
         self._perform, self._following, self._dispose = perform, following, dispose
         self._loop = asyncio.new_event_loop()
@@ -82,9 +92,10 @@ class LoopRuntime:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, load: Load | None) -> None:
-        while load is not None:
-            await self._perform(load)
-            load = self._following() if load.leave() else None
+        async with aclosing(Hand()) as hand:
+            while load is not None:
+                await self._perform(load, hand)
+                load = self._following() if load.leave() else None
 
     async def _close(self) -> None:
         for task in self._tasks:
@@ -99,8 +110,8 @@ class Both:
 
     def __init__(
         self,
-        perform: Callable[[Load], None],
-        perform_async: Callable[[Load], Awaitable[None]],
+        perform: Callable[[Load, Hand], None],
+        perform_async: Callable[[Load, Hand], Awaitable[None]],
         following: Following,
         dispose: Callable[[], Awaitable[None]],
     ) -> None:

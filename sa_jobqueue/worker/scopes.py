@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sa_jobqueue.tasks import Task
     from sa_jobqueue.values import ClaimedJob
+    from sa_jobqueue.worker.hand import Hand
     from sa_jobqueue.worker.watch import Watch
 
 __all__ = ["Books", "Scope", "Source", "Sources", "alone"]
@@ -56,10 +57,10 @@ class Source(Protocol):
     def home(self) -> Engine:
         """The engine of the jobs table."""
 
-    def open(self) -> Any:
-        """A session or a connection, for a function."""
+    def open(self, hand: Hand) -> Any:
+        """A session or a connection, for a function; ``hand`` is that of the thread, and may hold one."""
 
-    async def aopen(self) -> Any:
+    async def aopen(self, hand: Hand) -> Any:
         """The same for a coroutine function, to be awaited."""
 
     def scope(self, given: Any, watch: Watch, books: Books) -> Scope:

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sa_jobqueue import fence
 from sa_jobqueue.worker import watch
 from sa_jobqueue.worker.closing import acknowledge_at_commit
+from sa_jobqueue.worker.hand import Hand
 from sa_jobqueue.worker.run import Run
 from sa_jobqueue.worker.scopes import Books, alone
 
@@ -77,8 +78,9 @@ class SessionSource:
     home: Engine
     overheard: bool = False
 
-    def open(self) -> Any:
-        """A ``Session``."""
+    def open(self, hand: Hand) -> Any:
+        """A ``Session``, which will take its connection out of the pool by itself."""
+        hand.close()
         return self.make()
 
     def scope(self, given: Any, by: watch.Watch, books: Books) -> SessionScope:
@@ -88,8 +90,9 @@ class SessionSource:
         watch.follow(session, by, heard=self.overheard)
         return SessionScope(session, by, books)
 
-    async def aopen(self) -> Any:
+    async def aopen(self, hand: Hand) -> Any:
         """An ``AsyncSession``."""
+        await hand.aclose()
         return self.make()
 
     async def ascope(self, given: Any, by: watch.Watch, books: Books) -> SessionScope:

@@ -241,7 +241,7 @@ class Worker:
         if factory is None:
             return None
         home = setup.home_engine(factory, self._models)
-        return Sources(source_of(factory, home), connections_of(home))
+        return Sources(source_of(factory, home), connections_of(home, self._concurrency))
 
     @contextmanager
     def _hinted(self, shift: Shift, home: Engine) -> Iterator[None]:
