@@ -463,7 +463,7 @@ GUARDS = (
     Guard(
         "what a handler has set for its connection is undone before the next job",
         "worker/hand.py",
-        " and not pooled._connection_record.finalize_callback",
+        " and not record.finalize_callback",
         "",
         f"{_KEPT}::test_a_connection_whose_level_a_handler_has_changed_is_put_right_before_the_next_job",
     ),

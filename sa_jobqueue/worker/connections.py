@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, NoReturn
 
 from sqlalchemy import Connection, Engine, RootTransaction
@@ -140,7 +141,7 @@ class ConnectionScope:
         return job is not None and acknowledge_with_commit(self.connection, job, self.books.last_word)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConnectionSource:
     """Connects to ``home``.
 
@@ -161,8 +162,8 @@ class ConnectionSource:
 
     async def aopen(self, hand: Hand) -> AsyncConnection:
         """An ``AsyncConnection``."""
-        engine, kept = AsyncEngine(self.engine), self._kept(hand)
-        connection = await engine.connect() if kept is None else AsyncConnection(engine, kept)
+        kept = self._kept(hand)
+        connection = await self._later.connect() if kept is None else AsyncConnection(self._later, kept)
         guarded = kept or self._new(connection.sync_connection, hand)
         guarded.hand = hand
         return connection
@@ -182,6 +183,10 @@ class ConnectionSource:
 
     def forget(self) -> None:
         """The pool has it again."""
+
+    @cached_property
+    def _later(self) -> AsyncEngine:
+        return AsyncEngine(self.engine)
 
     def _kept(self, hand: Hand) -> _Guarded | None:
         pooled = hand.take()

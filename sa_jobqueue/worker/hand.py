@@ -34,7 +34,8 @@ class Hand:
 
     def keep(self, pooled: Any) -> None:
         """Keep what is about to be closed after a commit, unless something is to be undone at its return."""
-        if time.monotonic() < self._until and not pooled._connection_record.finalize_callback:  # noqa: SLF001 - its list
+        record = pooled._connection_record  # noqa: SLF001 - none if the handler has detached it from the pool
+        if time.monotonic() < self._until and record is not None and not record.finalize_callback:
             self._kept = pooled._checkout_existing()  # noqa: SLF001 - one user more; the last one gives it back
 
     def take(self) -> PoolProxiedConnection | None:

@@ -17,6 +17,7 @@ from tests.worker.core import enqueue_three, write
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
     from sqlalchemy.orm import Session
 
@@ -108,6 +109,15 @@ def test_a_connection_whose_level_a_handler_has_changed_is_put_right_before_the_
     crew.drain(concurrency=1, **both.makers)
     assert events.outcomes() == ["done"] * 9
     assert set(levels) == {("first", "read committed"), ("second", "serializable"), ("third", "read committed")}
+
+
+def test_a_connection_that_a_handler_has_taken_from_its_pool_for_good_is_not_kept(engine: Engine) -> None:
+    held = hand.Hand()
+    held.begin()
+    with engine.connect() as connection:
+        connection.detach()
+        held.keep(connection.connection)
+    assert held.take() is None
 
 
 def test_a_thread_with_a_kept_connection_gives_it_back_before_a_session_takes_its_own(
