@@ -470,8 +470,8 @@ GUARDS = (
     Guard(
         "no connection is kept from a pool that has none to spare",
         "worker/connections.py",
-        "        if self.spare and ",
-        "        if ",
+        "may_keep=self.spare and ",
+        "may_keep=",
         f"{_KEPT}::test_a_connection_goes_back_after_each_job_where_the_pool_has_no_more_than_are_needed",
     ),
     Guard(

@@ -156,16 +156,16 @@ class ConnectionSource:
 
     def open(self, hand: Hand) -> Connection:
         """A ``Connection``."""
-        connection = self._kept(hand) or self._new(self.engine.connect(), hand)
-        connection.hand = hand
-        return connection
+        kept = self._kept(hand)
+        return self._opened(self.engine.connect(), hand) if kept is None else kept
 
     async def aopen(self, hand: Hand) -> AsyncConnection:
         """An ``AsyncConnection``."""
         kept = self._kept(hand)
-        connection = await self._later.connect() if kept is None else AsyncConnection(self._later, kept)
-        guarded = kept or self._new(connection.sync_connection, hand)
-        guarded.hand = hand
+        if kept is not None:
+            return AsyncConnection(self._later, kept)
+        connection = await self._later.connect()
+        self._opened(connection.sync_connection, hand)
         return connection
 
     def scope(self, given: Any, watch: Watch, books: Books) -> ConnectionScope:
@@ -190,12 +190,16 @@ class ConnectionSource:
 
     def _kept(self, hand: Hand) -> _Guarded | None:
         pooled = hand.take()
-        return None if pooled is None else _Guarded(self.engine, pooled)
+        if pooled is None:
+            return None
+        connection = _Guarded(self.engine, pooled)
+        connection.hand = hand
+        return connection
 
-    def _new(self, connection: Any, hand: Hand) -> _Guarded:
-        if self.spare and is_unheard(self.engine):
-            hand.begin()
+    def _opened(self, connection: Any, hand: Hand) -> _Guarded:
         guarded: _Guarded = connection
+        guarded.hand = hand
+        hand.opened(may_keep=self.spare and is_unheard(self.engine))
         return guarded
 
 

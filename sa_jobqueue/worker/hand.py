@@ -28,9 +28,9 @@ class Hand:
         self._kept: PoolProxiedConnection | None = None
         self._until = 0.0
 
-    def begin(self) -> None:
-        """A connection has come out of its pool that may be kept for a while."""
-        self._until = time.monotonic() + _SPAN
+    def opened(self, *, may_keep: bool) -> None:
+        """A connection has come out of its pool, from now on to be kept for a while or not at all."""
+        self._until = time.monotonic() + _SPAN if may_keep else 0.0
 
     def keep(self, pooled: Any) -> None:
         """Keep what is about to be closed after a commit, unless something is to be undone at its return."""

@@ -113,9 +113,18 @@ def test_a_connection_whose_level_a_handler_has_changed_is_put_right_before_the_
 
 def test_a_connection_that_a_handler_has_taken_from_its_pool_for_good_is_not_kept(engine: Engine) -> None:
     held = hand.Hand()
-    held.begin()
+    held.opened(may_keep=True)
     with engine.connect() as connection:
         connection.detach()
+        held.keep(connection.connection)
+    assert held.take() is None
+
+
+def test_a_connection_is_not_kept_because_an_earlier_one_might_have_been(engine: Engine) -> None:
+    held = hand.Hand()
+    held.opened(may_keep=True)
+    held.opened(may_keep=False)
+    with engine.connect() as connection:
         held.keep(connection.connection)
     assert held.take() is None
 
@@ -163,6 +172,6 @@ def test_a_coroutine_gives_a_kept_connection_back_before_a_session_takes_its_own
 def test_a_connection_goes_back_when_no_job_follows(seen: list[Any], crew: Crew, both: Both, events: Events) -> None:
     crew.start(concurrency=1, **both.makers)
     events.wait_for(RunEnded, count=9)
-    for each in both.each:
-        wait_until(lambda pool=each.pool: pool.checkedout() == 0, what="the kept connection to come back")  # type: ignore[misc]
+    pools: list[Any] = [each.pool for each in both.each]
+    wait_until(lambda: not any(pool.checkedout() for pool in pools), what="the kept connection to come back")
     assert kept(seen) > 0
