@@ -604,7 +604,7 @@ GUARDS = (
         "worker/child.py",
         "            worker.forget_connections()\n",
         "            pass\n",
-        f"{_SUPERVISOR}::test_the_connections_of_a_parent_that_opened_its_engine_first_still_work[fork]",
+        f"{_SUPERVISOR}::test_a_forked_process_has_no_connection_of_its_parent",
     ),
     Guard(
         "a forked process keeps nobody else's leash",

@@ -1,7 +1,8 @@
 """A supervisor for tests, on processes that tell what happens by lines on stdout, as ``tests.proofs.app`` does.
 
 ``method`` is how a child begins. ``opened`` opens a connection of the engine before the children are started and uses
-it after they have ended: ``before`` and ``after`` are its server process, followed by the rows that it has written.
+it after they have ended: ``before`` and ``after`` are its server process, followed by the rows that it has written;
+``idle`` is that of one which lies in the pool meanwhile.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LOCK = 53
+_BACKEND = text("SELECT pg_backend_pid()")
 
 
 def build(lease: float, backoff: float) -> TaskRegistry:
@@ -41,6 +43,10 @@ def build(lease: float, backoff: float) -> TaskRegistry:
         session.flush()
         tell("holding", current_job().id)
         session.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+
+    @declare
+    def tell_backend(session: Session) -> None:
+        tell("backend", session.scalar(_BACKEND))
 
     @declare
     def crash(_session: Session) -> None:
@@ -101,13 +107,13 @@ def main(url: str, settings: dict[str, Any]) -> int:
 def _around(engine: Engine, run: Callable[[], int]) -> int:
     with engine.connect() as open_one:
         with engine.connect() as idle:
-            idle.execute(text("SELECT 1"))
+            tell("idle", idle.scalar(_BACKEND))
         open_one.execute(text("INSERT INTO effect (name) VALUES ('of the parent')"))
-        tell("before", open_one.scalar(text("SELECT pg_backend_pid()")))
+        tell("before", open_one.scalar(_BACKEND))
         code = run()
         with engine.connect() as idle:
             idle.execute(text("SELECT 1"))
-        tell("after", open_one.scalar(text("SELECT pg_backend_pid()")))
+        tell("after", open_one.scalar(_BACKEND))
         open_one.commit()
     return code
 

@@ -48,6 +48,16 @@ def test_the_connections_of_a_parent_that_opened_its_engine_first_still_work(
     assert crowd.said("before") == crowd.said("after")
 
 
+def test_a_forked_process_has_no_connection_of_its_parent(
+    supervise: Callable[..., Crowd], enqueue: Callable[..., EnqueuedJob]
+) -> None:
+    enqueue("tell_backend")
+    crowd = supervise(processes=1, method="fork", opened=True, until_empty=True)
+    assert crowd.ended() == 0
+    (backend,) = crowd.said("backend")
+    assert backend not in crowd.said("idle") + crowd.said("before")
+
+
 def test_each_process_has_a_name_of_its_own_and_so_has_its_successor(supervise: Callable[..., Crowd]) -> None:
     crowd = supervise(processes=2, name="pod")
     first, _ = crowd.await_serving(2)
